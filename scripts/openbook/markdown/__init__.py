@@ -1,0 +1,1 @@
+"""Markdown extensions of the book: what the renderer does beyond its libraries."""
