@@ -1,0 +1,26 @@
+"""Options of the whole run: what may be skipped, how much the browser looks at."""
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--no-skip", action="store_true", help="a skipped test is a failure (as in CI)")
+    parser.addoption("--all", action="store_true", help="every page in the browser, not one per template")
+
+
+def refuse_skip(report, config):
+    if report.skipped and not hasattr(report, "wasxfail") and config.getoption("--no-skip"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and --no-skip allows none: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    return refuse_skip((yield), item.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return refuse_skip((yield), collector.config)
