@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 
 import pytest
-
 from openbook import ROOT
 from openbook.publish import publish
 
@@ -89,7 +88,9 @@ class Watched:
     def __init__(self, context, own: str):
         self.page = context.new_page()
         self.foreign, self.errors = [], []
-        self.page.on("request", lambda r: None if r.url.startswith((own, "data:", "blob:")) else self.foreign.append(r.url))
+        self.page.on(
+            "request", lambda r: None if r.url.startswith((own, "data:", "blob:")) else self.foreign.append(r.url)
+        )
         self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
 

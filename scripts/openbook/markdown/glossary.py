@@ -20,7 +20,20 @@ from openbook import ROOT
 AFTER_MATHS = 14
 HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 # Where a hover would disturb: code, links, headings, and the definitions themselves.
-UNTOUCHED = HEADINGS | {"a", "abbr", "code", "pre", "dl", "script", "style", "svg", "math", "button", "label", "summary"}
+UNTOUCHED = HEADINGS | {
+    "a",
+    "abbr",
+    "code",
+    "pre",
+    "dl",
+    "script",
+    "style",
+    "svg",
+    "math",
+    "button",
+    "label",
+    "summary",
+}
 FIRST_SENTENCE = re.compile(r"(.+?[.!?])(?=\s|$)", re.S)
 
 
