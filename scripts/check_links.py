@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Check every link and anchor of the built site, and name the source line of each that is broken.
+
+    python scripts/check_links.py                     build the book, check it
+    python scripts/check_links.py --site site         check a site that is built
+    python scripts/check_links.py --record-anchors    keep the anchors of all headings from now on
+
+Exit codes: 0 nothing found, 1 findings, 2 the check could not run.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from openbook import ROOT
+from openbook.findings import FORMATS, OK, Misuse, report, run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = _options(argv)
+    from openbook.links import published
+    from openbook.links.book import Book
+    from openbook.links.run import build, built_from, findings
+    from openbook.links.site import Site
+
+    config = options.config or next((c for c in (Path("mkdocs.yml"), ROOT / "mkdocs.yml") if c.is_file()), None)
+    book = Book.read(config) if config else None
+    if options.site is None and book is None:
+        raise Misuse("there is no mkdocs.yml here: name it with --config, or a built site with --site")
+    with tempfile.TemporaryDirectory(prefix="site-") as folder:
+        root = options.site
+        if root is None:
+            root = Path(folder) / "site"
+            build(book.file, root)
+        site = Site.read(root)
+        if book is not None and not built_from(book, site) and options.config is None:
+            book = None  # the book of this folder did not make this site
+        result, found = findings(site, book, "" if options.site else "site")
+    if options.record_anchors:
+        if book is None:
+            raise Misuse("--record-anchors needs the book that the site was built from: name it with --config")
+        file = book.docs / published.FILE
+        print(f"{published.record(file, result)} anchors added to {file}", file=sys.stderr)
+    code = report(found, options.format)
+    if options.format == "text":
+        links = sum(report.count for report in result.reports.values())
+        print(f"{len(result.reports)} pages, {links} links: {len(found) or 'no'} findings", file=sys.stderr)
+    return code if found else OK
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--site", type=Path, metavar="DIR", help="a built site; without it, the book is built first")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the book's mkdocs.yml; maps findings to Markdown")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="for people, GitHub annotations, JSON lines")
+    parser.add_argument(
+        "--record-anchors", action="store_true", help="add the headings of the site to data/anchors.txt"
+    )
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")
+    sys.exit(run(main))

@@ -1,0 +1,73 @@
+"""Markup that reached the reader unrendered: it stands in the text of the built page."""
+
+import re
+from collections.abc import Iterator
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+OPAQUE = "￼"
+_VERBATIM = "code, pre, kbd, samp, tt, math, svg, script, style, textarea, template, .arithmatex, .katex, mjx-container"
+
+# What leaks, and what it means. The groups are what is looked for in the source.
+LEAKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.MULTILINE), message)
+    for pattern, message in (
+        (r"\]\[[^\]\[\n]*\]", "a reference that is not defined"),
+        (r"\[\^[^\]\s]+\]", "a footnote that is not defined"),
+        (r"\]\([^()\s]*\)?", "a link that was not rendered"),
+        (r"`{3,}[ \t]*[\w{.-]*", "a fence that was not rendered"),
+        (r"^[ \t]*(?:!!!|\?\?\?\+?)[ \t]+[\w\"]+", "an admonition that was not rendered"),
+        (r"^[ \t]*===!?[+]?[ \t]+\"", "a tab that was not rendered"),
+        (
+            r"\{:?[ \t]*(?:[.#][\w-]+|(?:width|height|loading|align|id|class|target|rel)=[^{}\s]+)(?:[ \t]+[^{}\n]*)?\}",
+            "attributes that were not applied",
+        ),
+        (r"(?<!\w)-+8<-+(?!\w)", "a snippet that was not included"),
+        (r":(?:material|octicons|fontawesome|simple)-[a-z0-9-]+:", "an icon that was not rendered"),
+    )
+)
+_TAG = re.compile(r"<([A-Za-z][\w.:-]*)")
+_QUICK = re.compile("|".join(f"(?:{pattern.pattern})" for pattern, _ in LEAKS), re.MULTILINE)
+
+# Elements of HTML (https://html.spec.whatwg.org/#elements-3, with the obsolete ones), of SVG and of MathML are
+# looked up by where they stand: inside <svg> and <math> any name is let pass.
+_ELEMENTS = """a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink blockquote
+    body br button canvas caption center cite code col colgroup data datalist dd del details dfn dialog dir div dl dt
+    em embed fieldset figcaption figure font footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html i
+    iframe image img input ins kbd label legend li link main map mark marquee math menu meta meter nav nobr noembed
+    noframes noscript object ol optgroup option output p param picture plaintext pre progress q rb rp rt rtc ruby s
+    samp script search section select selectedcontent slot small source span strike strong style sub summary sup svg
+    table tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr xmp"""
+ELEMENTS = frozenset(_ELEMENTS.split())
+
+
+def leaks(tree: LexborHTMLParser, article: LexborNode, html: str) -> Iterator[tuple[str, str]]:
+    """(leaked text, what it is) of one article, in order. Changes the tree: call it last."""
+    yield from _strange_elements(article, html)
+    for code in article.css("code, tt"):
+        if "\n" in (text := code.text()) and not _inside(code, "pre"):
+            first = next((line for line in text.splitlines() if line.strip()), "")
+            yield first.strip()[:60], "inline code that runs over the end of a line: a fence that was not rendered"
+    if not _QUICK.search(article.text()):
+        return
+    for node in reversed(article.css(f"{_VERBATIM}, a[href]")):  # inner ones first
+        node.replace_with(OPAQUE)
+    text = article.text()
+    for pattern, message in LEAKS:
+        for match in pattern.finditer(text):
+            yield match[0].strip(), message
+
+
+def _strange_elements(article: LexborNode, html: str) -> Iterator[tuple[str, str]]:
+    strange = {name.lower() for name in _TAG.findall(html)} - ELEMENTS
+    for name in sorted(name for name in strange if "-" not in name and re.fullmatch(r"\w+", name)):
+        for node in article.css(name):
+            if not _inside(node, "svg", "math"):
+                yield f"<{name}", f"<{name}> was taken for an HTML element and is invisible; write it as code"
+
+
+def _inside(node: LexborNode, *tags: str) -> bool:
+    while (node := node.parent) is not None:
+        if node.tag in tags:
+            return True
+    return False

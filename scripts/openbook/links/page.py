@@ -1,0 +1,179 @@
+"""One built page: what it offers (ids), what it asks for (links), what is wrong with it by itself."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+try:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+except ImportError as missing:
+    from openbook.findings import Misuse
+
+    raise Misuse("selectolax is missing: pip install selectolax==1.0.2") from missing
+
+from openbook.links.leaks import leaks
+from openbook.links.problem import THEME
+
+# Where the article stands: Material, MkDocs' own themes, and any page that is marked up well.
+_ARTICLES = ("article.md-content__inner", "[role=main]", "[itemprop=articleBody]", "main", "article", "body")
+_LINKS = (
+    "[href], [src], [srcset], [imagesrcset], [poster], object[data], form[action], [formaction],"
+    " meta[http-equiv], meta[property^='og:'], meta[name^='twitter:image']"
+)
+_PAINTED = ", ".join(
+    f"[{name}*='url(']"
+    for name in ("style", "fill", "stroke", "marker-start", "marker-mid", "marker-end", "clip-path", "mask", "filter")
+)
+_URL = re.compile(r"""url\(\s*(?:"([^"]*)"|'([^']*)'|([^)\s"']+))\s*\)""", re.IGNORECASE)
+_REFRESH = re.compile(r"""\s*[\d.]+\s*[;,]?\s*(?:url\s*=\s*)?(?:"([^"]*)"|'([^']*)'|(.*))""", re.IGNORECASE | re.DOTALL)
+_META_ADDRESSES = {"og:url", "og:image", "og:image:url", "og:image:secure_url", "og:video", "og:audio"}
+
+
+@dataclass(slots=True)
+class Link:
+    """An address in a page: the element that asks for it, the text, and which of equal ones it is."""
+
+    element: str
+    url: str
+    nth: int
+
+
+@dataclass(slots=True)
+class Page:
+    """What one built page holds. `leaked` is (text, meaning); `repeated` is (id, stands in the article)."""
+
+    file: str
+    ids: frozenset[str] = frozenset()
+    headings: tuple[str, ...] = ()
+    links: list[Link] = field(default_factory=list)
+    repeated: list[tuple[str, bool]] = field(default_factory=list)
+    leaked: list[tuple[str, str]] = field(default_factory=list)
+    base: str | None = None
+    canonical: str | None = None
+    redirect: str | None = None
+    noindex: bool = False
+
+
+def read(file: str, html: str) -> Page:
+    """Parse one page. Comments and <template> hold no links; <noscript> does, for readers without scripts."""
+    tree = LexborHTMLParser(html)
+    article = next((node for query in _ARTICLES if (node := tree.css_first(query)) is not None), tree.root)
+    page = Page(file)
+    if article is None:
+        return page
+    if base := tree.css_first("base[href]"):
+        page.base = base.attributes["href"] or ""
+    inside = {node.mem_id for node in article.css(_LINKS)}
+    if "url(" in html:
+        inside |= {node.mem_id for node in article.css(_PAINTED)}
+    counted: Counter[str] = Counter()
+    for node in tree.css(_LINKS):
+        _link(page, node, node.mem_id in inside, counted)
+    if "url(" in html:
+        _painted(page, tree, inside, counted)
+    _ids(page, tree, article, html)
+    robots = tree.css_first("meta[name=robots]")
+    page.noindex = robots is not None and "noindex" in (robots.attributes.get("content") or "").lower()
+    page.leaked = list(leaks(tree, article, html))
+    return page
+
+
+def _link(page: Page, node: LexborNode, in_article: bool, counted: Counter[str]) -> None:
+    tag, attributes = node.tag, node.attributes
+    for url in _addresses(tag, attributes):
+        if tag == "base":
+            continue
+        nth = THEME
+        if in_article:
+            nth = counted[url]
+            counted[url] += 1
+        page.links.append(Link(tag, url, nth))
+        if tag == "link" and (attributes.get("rel") or "").lower() == "canonical":
+            page.canonical = url
+        elif tag == "meta" and "http-equiv" in attributes:
+            page.redirect = url
+
+
+def _addresses(tag: str, attributes: dict[str, str | None]) -> Iterator[str]:
+    if tag == "meta":
+        content = attributes.get("content") or ""
+        if (attributes.get("http-equiv") or "").lower() == "refresh":
+            match = _REFRESH.match(content)
+            if match and (url := (match[1] or match[2] or match[3] or "").strip()):
+                yield url
+        elif attributes.get("property") in _META_ADDRESSES or (
+            (attributes.get("name") or "").startswith("twitter:image") and "alt" not in (attributes["name"] or "")
+        ):
+            yield content
+        return
+    if "href" in attributes:
+        yield attributes["href"] or ""
+    elif "xlink:href" in attributes:
+        yield attributes["xlink:href"] or ""
+    for name in ("src", "poster"):
+        if name in attributes:
+            yield attributes[name] or ""
+    if tag == "object" and "data" in attributes:
+        yield attributes["data"] or ""
+    for name in ("action", "formaction"):
+        if attributes.get(name) and tag in ("form", "button", "input"):
+            yield attributes[name] or ""
+    for name in ("srcset", "imagesrcset"):
+        if attributes.get(name):
+            yield from candidates(attributes[name] or "")
+
+
+def candidates(srcset: str) -> Iterator[str]:
+    """The addresses of a `srcset`, whose commas may also stand inside an address.
+
+    Source: https://html.spec.whatwg.org/multipage/images.html#parse-a-srcset-attribute
+    """
+    at = 0
+    while match := re.compile(r"[\s,]*([^\s]+)").match(srcset, at):
+        url, at = match[1], match.end()
+        if url.endswith(","):
+            url = url.rstrip(",")
+        else:
+            depth = 0
+            while at < len(srcset) and (depth or srcset[at] != ","):
+                depth += {"(": 1, ")": -1}.get(srcset[at], 0)
+                at += 1
+        if url:
+            yield url
+
+
+def css_addresses(css: str) -> Iterator[str]:
+    """The addresses in `url(…)` and `@import "…"` of a style sheet, comments left out."""
+    css = re.sub(r"/\*.*?\*/", " ", css, flags=re.DOTALL)
+    for match in _URL.finditer(css):
+        yield match[1] or match[2] or match[3] or ""
+    for match in re.finditer(r"""@import\s+(?:"([^"]*)"|'([^']*)')""", css):
+        yield match[1] or match[2] or ""
+
+
+def _painted(page: Page, tree: LexborHTMLParser, inside: set[int], counted: Counter[str]) -> None:
+    """`fill="url(#shade)"`, `marker-end="url(#arrow)"`, `style="background: url(…)"`, <style> elements."""
+    for node in tree.css(_PAINTED):
+        for value in node.attributes.values():
+            for url in css_addresses(value) if value and "url(" in value else ():
+                nth = THEME
+                if node.mem_id in inside:
+                    nth = counted[url]
+                    counted[url] += 1
+                page.links.append(Link(node.tag, url, nth))
+    for node in tree.css("style"):
+        page.links += [Link("style", url, THEME) for url in css_addresses(node.text())]
+
+
+def _ids(page: Page, tree: LexborHTMLParser, article: LexborNode, html: str) -> None:
+    nodes = tree.css("[id]")
+    ids = [node.id for node in nodes if node.id]
+    if len(set(ids)) != len(ids):
+        silent = {node.mem_id for node in tree.css("noscript [id]")} if "<noscript" in html else set()
+        counts = Counter(node.id for node in nodes if node.id and node.mem_id not in silent)
+        own = {node.id for node in article.css("[id]")}
+        page.repeated = sorted((name, name in own) for name, count in counts.items() if count > 1)
+    names = [node.attributes["name"] or "" for node in tree.css("a[name]")]
+    page.ids = frozenset(ids) | frozenset(names)
+    page.headings = tuple(node.id for node in article.css("h1[id], h2[id], h3[id], h4[id], h5[id], h6[id]") if node.id)

@@ -1,0 +1,90 @@
+"""From a folder to findings: the sequence that the command line and the tests call."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from openbook import ROOT
+from openbook.findings import Finding, Misuse
+from openbook.links import published, whole
+from openbook.links.address import Home
+from openbook.links.book import Book
+from openbook.links.check import Result, check
+from openbook.links.page import read
+from openbook.links.problem import Problem
+from openbook.links.site import Site
+from openbook.links.source import Tracer
+from openbook.links.suggest import Suggester
+
+
+def build(config: Path, folder: Path) -> None:
+    """Build the book into the folder with MkDocs; what MkDocs said is shown only when it fails."""
+    scripts = str(ROOT / "scripts")
+    path = os.pathsep.join(part for part in (scripts, os.environ.get("PYTHONPATH", "")) if part)
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--config-file",
+        str(config),
+        "--site-dir",
+        str(folder),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()
+        if "No module named mkdocs" in said:
+            raise Misuse("MkDocs is missing: pip install -e .   (or check a built site with --site)")
+        raise Misuse(f"the book does not build:\n{said[-3000:]}")
+
+
+def home_of(site: Site, book: Book | None) -> Home:
+    """The site's public place: what its start page calls canonical, and what the configuration says."""
+    urls = []
+    if "index.html" in site.files and (canonical := read("index.html", site.text("index.html")).canonical):
+        urls.append(canonical.removesuffix("index.html"))
+    if book is not None and book.site_url:
+        urls.append(book.site_url)
+    return Home.of(*urls)
+
+
+def findings(site: Site, book: Book | None, shown_root: str = "") -> tuple[Result, list[Finding]]:
+    """Check the site; `shown_root` is printed for the site's folder when that will not last."""
+    result = check(site, home_of(site, book))
+    problems = [*result.problems, *whole.sitemap(result)]
+    if book is not None:
+        problems += [*whole.navigation(book, result), *whole.orphans(book, result)]
+    tracer, suggester = Tracer(site, book, shown_root), Suggester(result, book)
+    found = dict.fromkeys(_findings(problems, tracer, suggester))
+    if book is not None:
+        found |= dict.fromkeys(_lost(book, result, tracer, suggester))
+    return result, list(found)
+
+
+def _findings(problems: list[Problem], tracer: Tracer, suggester: Suggester) -> Iterator[Finding]:
+    for problem in problems:
+        place = tracer.trace(problem)
+        if place is not None:
+            yield _finding(problem, place, suggester.hint(problem))
+
+
+def _lost(book: Book, result: Result, tracer: Tracer, suggester: Suggester) -> Iterator[Finding]:
+    file = book.docs / published.FILE
+    for problem, line in published.lost(file, result):
+        place = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)
+        yield _finding(problem, (place, line, 1), suggester.hint(problem))
+
+
+def _finding(problem: Problem, place: tuple[str, int, int], hint: str) -> Finding:
+    path, line, column = place
+    target = problem.url or problem.target or problem.literal
+    return Finding(path, line, column, problem.rule, problem.severity, problem.message, hint, target)
+
+
+def built_from(book: Book, site: Site) -> bool:
+    """Whether the site looks built from the book: at least half of the book's pages are there."""
+    return book.join(site) >= 0.5

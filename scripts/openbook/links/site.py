@@ -1,0 +1,84 @@
+"""The built site as files: what exists, exactly as it is spelt."""
+
+import os
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from openbook.findings import Misuse
+
+PAGES = (".html", ".htm")
+
+
+def folded(path: str) -> str:
+    """Equal for paths that a case-insensitive or normalising file system takes for one."""
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+@dataclass
+class Site:
+    """The files below `root`, by their path relative to it, with `/` between the parts."""
+
+    root: Path
+    files: frozenset[str]
+    folders: frozenset[str]
+    _folded: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, root: Path) -> "Site":
+        if not root.is_dir():
+            what = "is a file" if root.exists() else "does not exist"
+            raise Misuse(f"{root} {what}: --site wants the folder of a built site (python -m mkdocs build)")
+        files, folders = set(), set()
+
+        def no_access(problem: OSError) -> None:
+            raise Misuse(f"{problem.filename}: {problem.strerror}") from problem
+
+        seen = set()
+        for folder, inner, names in os.walk(root, onerror=no_access, followlinks=True):
+            if (real := os.path.realpath(folder)) in seen:
+                inner.clear()
+                continue
+            seen.add(real)
+            here = os.path.relpath(folder, root).replace(os.sep, "/")
+            prefix = "" if here == "." else here + "/"
+            folders.add(prefix.rstrip("/"))
+            files.update(prefix + name for name in names)
+            for name in inner:
+                if name == "index.html":
+                    raise Misuse(f"{root / prefix / name} is a folder where a page is expected")
+        if not any(name.endswith(PAGES) for name in files):
+            raise Misuse(f"{root} has no HTML page: --site wants the folder of a built site (python -m mkdocs build)")
+        return cls(root, frozenset(files), frozenset(folders))
+
+    @property
+    def pages(self) -> list[str]:
+        return sorted(name for name in self.files if name.endswith(PAGES))
+
+    def bytes(self, file: str) -> bytes:
+        try:
+            return (self.root / file).read_bytes()
+        except OSError as problem:
+            raise Misuse(f"{self.root / file} cannot be read: {problem.strerror}") from problem
+
+    def text(self, file: str) -> str:
+        """The text of a page; a page that is empty or not UTF-8 stops the run."""
+        raw = self.bytes(file)
+        if not raw.strip():
+            raise Misuse(f"{self.root / file} is empty")
+        try:
+            return raw.decode("utf-8-sig")
+        except UnicodeDecodeError as problem:
+            raise Misuse(f"{self.root / file} is not UTF-8: {problem.reason} at byte {problem.start}") from problem
+
+    def file_for(self, path: str) -> str:
+        """The file that a server sends for a path: a folder gives its index.html."""
+        if not path or path.endswith("/"):
+            return path + "index.html"
+        return path if path in self.files or path not in self.folders else path + "/index.html"
+
+    def spelt(self, file: str) -> str | None:
+        """The file whose name differs from `file` only in letter case (or in how accents are encoded)."""
+        if not self._folded:
+            self._folded = {folded(name): name for name in sorted(self.files)}
+        return self._folded.get(folded(file))

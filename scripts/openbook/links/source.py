@@ -1,0 +1,179 @@
+"""From a problem of a built page to the line of the file that an author can mend."""
+
+import html
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import unquote
+
+from openbook.links.address import page_path
+from openbook.links.book import Book
+from openbook.links.markdown import Destination, Place, Source
+from openbook.links.problem import THEME, Problem
+from openbook.links.site import Site
+
+_TEXT = (".yml", ".yaml", ".csv", ".json", ".html", ".md", ".css", ".js", ".toml")
+_STRUCTURE = set("[](){}^!`<")
+
+
+class Tracer:
+    """Finds the source of problems. Without a book, a problem stands in the built file itself."""
+
+    def __init__(self, site: Site, book: Book | None, shown_root: str = ""):
+        self.site, self.book, self.shown_root = site, book, shown_root
+        self._sources: dict[str, Source | None] = {}
+        self._pages = {source: page for page, source in book.sources.items()} if book else {}
+
+    def source(self, page: str) -> Source | None:
+        """The Markdown of a page, or None for a page that was not written in Markdown."""
+        if self.book is None or page not in self.book.sources:
+            return None
+        if page not in self._sources:
+            file = self.book.docs / self.book.sources[page]
+            self._sources[page] = Source.read(file, self.book.snippet_bases, self.book.appended)
+        return self._sources[page]
+
+    def trace(self, problem: Problem) -> tuple[str, int, int] | None:
+        """(path, line, column) of a problem; None when the source shows that it is meant as it is."""
+        source = None if problem.nth == THEME else self.source(problem.page)
+        if source is not None:
+            if problem.literal:
+                places = self._literal(source, problem)
+                if places is None:
+                    return None
+            else:
+                places = self._linked(source, problem)
+            if places:
+                return self._shown(_pick(places, problem.nth))
+            place = self._elsewhere(problem) or Place(source.file, 1, 0)
+            return self._shown(place)
+        if problem.nth == THEME and self.book is not None:
+            return self._shown(self._elsewhere(problem) or Place(self.book.file, 0, 0))
+        return self._shown(self._in_file(problem))
+
+    def _linked(self, source: Source, problem: Problem) -> list[Place]:
+        for clear in (True, False):  # addresses in code are looked at last: the book's own fences hold some
+            found = [each for each in source.destinations(clear) if self._leads(each, problem)]
+            if found:
+                return [source.place(each.at) for each in found]
+        return []
+
+    def _leads(self, written: Destination, problem: Problem) -> bool:
+        """Whether an address in the source is the one that the built page has as `problem.url`."""
+        address = written.address
+        if address == problem.url or unquote(address) == unquote(problem.url):
+            return True
+        if written.written_as != "markdown" or not problem.target or not self.book:
+            return False
+        path, _, fragment = address.partition("#")
+        path, wanted = unquote(path.partition("?")[0]), problem.target.partition("#")
+        if unquote(fragment.partition(":~:")[0]) != unquote(wanted[2]):
+            return False
+        own = self.book.sources[problem.page]
+        joined = os.path.normpath(os.path.join(os.path.dirname(own), path)) if path else own
+        return self._pages.get(joined, joined) in (wanted[0], page_path(wanted[0]).rstrip("/"))
+
+    def _literal(self, source: Source, problem: Problem) -> list[Place] | None:
+        if problem.rule == "duplicate-id":
+            name = re.escape(problem.literal)
+            found = list(re.finditer(rf"""\{{[^}}\n]*#{name}[\s}}]|\bid\s*=\s*["']?{name}["'\s>}}]""", source.text))
+            return [source.place(match.start()) for match in found[-1:]]
+        if "\n" not in problem.literal and "runs over the end" in problem.message:
+            at = source.text.find(problem.literal)
+            return [source.place(at)] if at >= 0 else []
+        plain, escaped = _patterns(problem.literal)
+        found = list(plain.finditer(source.clear))
+        if found:
+            return [source.place(match.start()) for match in found]
+        if escaped.search(source.clear) or plain.search(html.unescape(source.clear)):
+            return None  # written with a backslash or an entity: the reader is meant to see it
+        return []
+
+    def _elsewhere(self, problem: Problem) -> Place | None:
+        """The first place in data files, the configuration or the theme that holds the address."""
+        wanted = [part for part in (problem.literal, problem.url) if len(part) > 2]
+        if problem.nth == THEME and self.book:
+            file = problem.target.partition("#")[0]
+            wanted += [part for part in (self.book.sources.get(file), page_path(file).rstrip("/")) if part]
+        for text, file in self._others:
+            for part in wanted:
+                if (at := text.find(part)) >= 0:
+                    return _place(file, text, at)
+        return None
+
+    @cached_property
+    def _others(self) -> list[tuple[str, Path]]:
+        assert self.book is not None
+        files = [self.book.file]
+        for folder in (self.book.docs / "data", self.book.theme):
+            if folder is not None and folder.is_dir():
+                files += sorted(path for path in folder.rglob("*") if path.suffix in _TEXT and path.is_file())
+        return [(path.read_text(encoding="utf-8", errors="replace"), path) for path in files]
+
+    def _in_file(self, problem: Problem) -> Place:
+        """The place in the file itself: in docs when it was copied from there, else in the built site."""
+        path = self.site.root / problem.page
+        copied = self.book.docs / problem.page if self.book else None
+        if copied is not None and copied.is_file():
+            path = copied
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return Place(path, 0, 0)
+        return next(self._spots(text, path, problem), Place(path, 0 if problem.nth == THEME else 1, 0))
+
+    def _spots(self, text: str, path: Path, problem: Problem) -> Iterator[Place]:
+        if problem.rule == "duplicate-id":
+            found = list(re.finditer(rf"""\bid\s*=\s*["']?{re.escape(problem.literal)}["'\s>]""", text))[1:2]
+        elif problem.literal:
+            found = list(_patterns(problem.literal)[0].finditer(text))
+        elif problem.rule == "empty-href":
+            found = list(re.finditer(r"""\b(?:href|src|poster|data)(?:\s*=\s*(?:""|'')|(?=[\s>]))""", text))
+        elif not problem.url:
+            found = []
+        else:
+            shapes = {problem.url, html.escape(problem.url), problem.url.replace("&", "&amp;")}
+            either = "|".join(re.escape(shape) for shape in sorted(shapes, key=len, reverse=True))
+            found = list(re.finditer(rf"""(?<=["'=\s,(])(?:{either})(?=["'\s>,)])""", text))
+            found = found or list(re.finditer(either, text))
+        places = [_place(path, text, match.start()) for match in found]
+        if places:
+            yield _pick(places, problem.nth)
+
+    def _shown(self, place: Place) -> tuple[str, int, int]:
+        """The path relative to the working directory, or to the site when that was built for this run only."""
+        path = os.path.abspath(place.file)
+        root = os.path.abspath(self.site.root)
+        if self.shown_root and path.startswith(root + os.sep):
+            path = self.shown_root + "/" + os.path.relpath(path, root)
+        elif path.startswith(os.getcwd() + os.sep):
+            path = os.path.relpath(path)
+        return path.replace(os.sep, "/"), place.line, place.column
+
+
+def _pick(places: list[Place], nth: int) -> Place:
+    return places[min(max(nth, 0), len(places) - 1)]
+
+
+def _place(file: Path, text: str, at: int) -> Place:
+    start = text.rfind("\n", 0, at) + 1
+    return Place(file, text.count("\n", 0, at) + 1, at - start + 1)
+
+
+def _patterns(literal: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """(the text with its markup characters as they are, the same with any of them escaped)."""
+    plain, escaped = [], []
+    for char in literal:
+        if char.isspace():
+            plain.append(r"\s+")
+            escaped.append(r"\s+")
+        elif char == "￼":  # code or a link stood here
+            plain.append(r"[^\]\n]*?")
+            escaped.append(r"[^\]\n]*?")
+        else:
+            optional = "" if char.isalnum() else r"\\?"
+            plain.append(re.escape(char) if char in _STRUCTURE else optional + re.escape(char))
+            escaped.append(optional + re.escape(char))
+    return re.compile(r"(?<!\\)" + "".join(plain)), re.compile("".join(escaped))

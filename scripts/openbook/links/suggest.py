@@ -1,0 +1,102 @@
+"""The nearest thing that exists, for the hint of a finding."""
+
+import os
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+from openbook.links.address import page_path
+from openbook.links.book import Book
+from openbook.links.check import Result
+from openbook.links.problem import Problem
+from openbook.links.rules import is_page
+
+_LIMIT = 200  # problems that get a hint; a site with more has one cause, and comparing names costs time
+
+
+class Suggester:
+    """Finds existing files and anchors that resemble the ones that are missing."""
+
+    def __init__(self, result: Result, book: Book | None):
+        self.result, self.book = result, book
+        self._left = _LIMIT
+        self._files = sorted(result.site.files)
+        self._known: dict[tuple[str, str], str] = {}
+
+    def hint(self, problem: Problem) -> str:
+        """A sentence for the author, or nothing."""
+        if problem.hint or problem.rule not in ("missing-target", "missing-anchor", "case-mismatch", "lost-anchor"):
+            return problem.hint
+        key = (problem.page, problem.target)
+        if key not in self._known:
+            if not self._left:
+                return ""
+            self._left -= 1
+            anchor = problem.rule in ("missing-anchor", "lost-anchor")
+            self._known[key] = self._anchor(problem) if anchor else self._target(problem)
+        return self._known[key]
+
+    def _anchor(self, problem: Problem) -> str:
+        file, _, name = problem.target.partition("#")
+        report = self.result.reports.get(file)
+        ids = sorted(report.ids) if report else []
+        if same := [each for each in ids if each.casefold() == name.casefold()]:
+            return f"letter case counts in anchors: #{same[0]}"
+        if near := get_close_matches(name, ids, 1, 0.6):
+            return f"nearest: {self._address(problem, file)}#{near[0]}"
+        others = [other for other, report in self.result.reports.items() if name in report.ids and len(name) > 3]
+        if others:
+            return f"that anchor is on {', '.join(self._address(problem, other) for other in others[:3])}"
+        return ""
+
+    def _target(self, problem: Problem) -> str:
+        path = problem.target.partition("#")[0]
+        url = problem.url.partition("#")[0].partition("?")[0]
+        if url.startswith("www."):
+            return f"an address on another site starts with its scheme: https://{url}"
+        if "@" in url and "/" not in url:
+            return f"an e-mail address is written mailto:{url}"
+        if built := self._built_from(problem, url):
+            return f"in raw HTML a link names the built page: {built}"
+        if path.removesuffix("/index.html") in self.result.site.files:
+            return "a file is linked without the slash at its end"
+        if path.removesuffix("/index.html") + ".html" in self.result.site.files:
+            return f"there is {path.removesuffix('/index.html')}.html"
+        sources = self.book.sources if self.book else {}
+        if problem.page in sources and url.endswith(".md"):
+            own = sources[problem.page]
+            wanted = os.path.normpath(os.path.join(os.path.dirname(own), unquote(url)))
+            near = _nearest(wanted, sorted(sources.values()))
+            return f"nearest: {self._relative(own, near)}" if near else ""
+        near = _nearest(path, [name for name in self._files if is_page(name) == is_page(path)])
+        return f"nearest: {self._address(problem, near)}" if near else ""
+
+    def _built_from(self, problem: Problem, url: str) -> str:
+        """The built address of a Markdown file that exists but was linked from raw HTML."""
+        if self.book is None or not url.endswith(".md"):
+            return ""
+        own = self.book.sources.get(problem.page, problem.page)
+        source = os.path.normpath(os.path.join(os.path.dirname(own), url))
+        page = next((page for page, known in self.book.sources.items() if known == source), None)
+        return self._relative(page_path(problem.page), page_path(page)) if page else ""
+
+    def _address(self, problem: Problem, file: str) -> str:
+        """A file as the page's author would write it: by its Markdown file where both have one."""
+        if file == problem.page:
+            return ""
+        sources = self.book.sources if self.book else {}
+        if problem.page in sources:
+            return self._relative(sources[problem.page], sources.get(file, file))
+        return self._relative(page_path(problem.page), page_path(file))
+
+    @staticmethod
+    def _relative(start: str, to: str) -> str:
+        path = os.path.relpath("/" + to, "/" + os.path.dirname(start))
+        return path + "/" if to.endswith("/") or not to else path
+
+
+def _nearest(path: str, names: list[str]) -> str:
+    """The file of the same name in another folder, or one whose whole path resembles it."""
+    wanted = PurePosixPath(page_path(path)).name
+    same = [name for name in names if PurePosixPath(page_path(name)).name == wanted]
+    return next(iter(get_close_matches(path, same, 1, 0.0) or get_close_matches(path, names, 1, 0.75)), "")

@@ -1,0 +1,97 @@
+"""Rules for the site and the book as a whole: the sitemap, the navigation, files that nothing uses."""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from xml.etree import ElementTree
+
+from openbook.links.address import INSIDE, resolve
+from openbook.links.book import MARKDOWN, Book, pages_of
+from openbook.links.check import Result
+from openbook.links.problem import THEME, Problem
+from openbook.links.rules import NOT_FOUND
+
+SITEMAP = "sitemap.xml"
+_INCLUDED = re.compile(r"""-+8<-+[ \t]+(["'])(.+?)\1|^[ \t]*([\w./-]+\.\w+)(?::[\w:,]*)?[ \t]*$""", re.MULTILINE)
+
+
+def sitemap(result: Result) -> Iterator[Problem]:
+    """Every page that the sitemap lists exists, and every page that names itself as canonical is listed."""
+    site = result.site
+    if SITEMAP not in site.files:
+        return
+    try:
+        root = ElementTree.fromstring(site.bytes(SITEMAP))
+    except ElementTree.ParseError as problem:
+        yield Problem(SITEMAP, "broken-sitemap", f"the sitemap is not XML: {problem}")
+        return
+    places = [(each.text or "").strip() for each in root.iter() if each.tag.rpartition("}")[2] == "loc"]
+    listed = set()
+    for url in places:
+        address = resolve(url, "", result.home)
+        target = site.file_for(address.path) if address.kind == INSIDE else ""
+        if not target:
+            yield Problem(SITEMAP, "outside-site", f"the sitemap lists {url}, which is not in this site", url, url)
+        elif target not in site.files:
+            yield Problem(
+                SITEMAP, "missing-target", f"the sitemap lists {url}: {target} is not in the site", url, target
+            )
+        listed.add(target)
+    for report in result.reports.values():
+        excluded = report.noindex or report.redirect or report.file == NOT_FOUND
+        if report.canonical == report.file not in listed and not excluded:
+            message = "the page is not in the sitemap, so search engines may not find it"
+            yield Problem(report.file, "unlisted-page", message, severity="warning")
+
+
+def navigation(book: Book, result: Result) -> Iterator[Problem]:
+    """Pages that the navigation names exist, and pages that exist are in the navigation."""
+    if book.nav is None:
+        return
+    named = {entry.partition("#")[0].removeprefix("./") for entry in book.nav}
+    sources = set(book.sources.values())
+    built = result.site.files
+    shown = {problem.target for problem in result.problems if problem.nth == THEME}
+    for entry in sorted(named):
+        if entry in shown:
+            continue  # the theme's link to it is a finding already
+        if entry.endswith(MARKDOWN) and entry not in sources and not any(page in built for page in pages_of(entry)):
+            message = f"the navigation names {entry}, which is not in the site"
+            yield Problem("", "missing-target", message, entry, entry, nth=THEME)
+    left_out = _left_out(book)
+    for page, source in sorted(book.sources.items()):
+        if source not in named and page != NOT_FOUND and not left_out(source):
+            message = "the page is not in the navigation: add it to nav, or to not_in_nav, in the configuration"
+            yield Problem(page, "not-in-nav", message, severity="warning")
+
+
+def _left_out(book: Book):
+    if not book.not_in_nav.strip():
+        return lambda source: False
+    from pathspec import PathSpec
+
+    return PathSpec.from_lines("gitignore", book.not_in_nav.splitlines()).match_file
+
+
+def orphans(book: Book, result: Result) -> Iterator[Problem]:
+    """Files beside the pages that reach the site although nothing links to them or includes them."""
+    named = book.text
+    included = set()
+    for source in book.sources.values():
+        text = (book.docs / source).read_text(encoding="utf-8", errors="replace")
+        included |= {PurePosixPath(two or three).name.partition(":")[0] for _, two, three in _INCLUDED.findall(text)}
+    scripts = "\n".join(
+        (book.docs / name).read_text(encoding="utf-8", errors="replace")
+        for name in book.files()
+        if name.endswith((".js", ".css", ".mjs")) and name in result.site.files
+    )
+    for name in book.files():
+        if name.endswith(MARKDOWN) or name not in result.site.files or name in result.used:
+            continue
+        short = PurePosixPath(name).name
+        if short in included or name in named or short in scripts or short.upper().startswith(("LICENSE", "NOTICE")):
+            continue
+        if short in ("robots.txt", "CNAME", ".nojekyll", "index.html", NOT_FOUND):
+            continue
+        message = "nothing links to this file or includes it: no reader will find it"
+        yield Problem(name, "orphan-file", message, severity="warning")
