@@ -1,0 +1,166 @@
+"""hung_collective.py hangs as documented, and docs/debugging/hung-job.md quotes its true lines."""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "docs" / "debugging"
+PROGRAM = FOLDER / "hung_collective.py"
+PAGE = FOLDER / "hung-job.md"
+TORCH = "needs PyTorch: pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+SOURCE = PROGRAM.read_text().splitlines()
+
+
+def run(*args, env=None, timeout=120):
+    command = [sys.executable, str(PROGRAM), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})})
+
+
+def record(*args, env=None):
+    done = run(*args, "--json", "--timeout", "6", "--stall", "2.5", env=env)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout), done
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("hung_collective", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The rank that is somewhere else, the phase it announced, and the functions its stack must show.
+HANGS = {
+    "branch": (0, "validate", ["all_reduce", "reduce_loss", "validate", "train"]),
+    "uneven": (3, "save_checkpoint", ["barrier", "save_checkpoint", "train"]),
+    "loader": (2, "next_batch", ["get", "next_batch", "train"]),
+    "exception": (1, "next_batch", ["_shutdown"]),
+}
+
+
+@pytest.mark.parametrize("fault", HANGS)
+def test_hang_and_its_odd_rank(fault):
+    pytest.importorskip("torch", reason=TORCH)
+    odd, phase, functions = HANGS[fault]
+    result, done = record("--fault", fault)
+    assert done.returncode == 1
+    assert result["outcome"] == "hang"
+    assert result["odd_ranks"] == [odd]
+    assert result["heartbeats"][odd]["phase"] == phase
+    names = [line.split()[-1] for line in result["stacks"][odd]]
+    positions = [names.index(function) for function in functions]
+    assert positions == sorted(positions), names
+    waiting = "save_checkpoint" if fault == "branch" else "reduce_gradients"
+    assert all(waiting in " ".join(s) for rank, s in enumerate(result["stacks"]) if rank != odd)
+    assert "Timed out waiting 6000ms" in " ".join(result["last_words"])
+    assert_frames_are_true(result["stacks"])
+
+
+def test_mismatch_is_seen_in_stacks_only():
+    pytest.importorskip("torch", reason=TORCH)
+    result, _ = record("--fault", "mismatch")
+    assert result["outcome"] == "hang"
+    assert result["odd_ranks"] == [], "all ranks announced the same phase"
+    assert ["gather_tokens" in " ".join(stack) for stack in result["stacks"]] == [False, True, False, False]
+
+
+def test_mismatch_is_an_error_with_debug_detail():
+    pytest.importorskip("torch", reason=TORCH)
+    result, _ = record("--fault", "mismatch", env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    assert result["outcome"] == "error"
+    words = " ".join(result["last_words"])
+    assert "Detected mismatch between collectives on ranks" in words
+    assert "OpType=ALLREDUCE" in words and "OpType=ALLGATHER" in words
+
+
+def test_shapes_fail_at_once_with_gloo():
+    pytest.importorskip("torch", reason=TORCH)
+    result, _ = record("--fault", "shapes")
+    assert result["outcome"] == "error"
+    assert -signal.SIGABRT in result["exit_codes"]
+    assert "Received data size doesn't match expected size" in " ".join(result["last_words"])
+
+
+def test_killed_rank_says_nothing():
+    pytest.importorskip("torch", reason=TORCH)
+    result, _ = record("--fault", "killed")
+    assert result["exit_codes"][1] == -signal.SIGKILL
+    assert result["last_words"][1] == ""
+    assert re.search("Connection (reset|closed) by peer", result["last_words"][0])
+
+
+@pytest.mark.parametrize("fault", ["branch", "exception"])
+def test_fixed_variant_finishes(fault):
+    pytest.importorskip("torch", reason=TORCH)
+    result, done = record("--fault", fault, "--fix")
+    assert (done.returncode, result["outcome"], result["exit_codes"]) == (0, "finished", [0, 0, 0, 0])
+
+
+def assert_frames_are_true(stacks):
+    """Each frame names a line of the program inside the function it names."""
+    frames = {m.groups() for s in stacks for m in (re.match(r"  hung_collective\.py:(\d+) (\w+)$", f) for f in s) if m}
+    assert frames
+    for number, function in frames:
+        assert enclosing_function(int(number)) == function
+
+
+def enclosing_function(number):
+    """The name of the function of hung_collective.py that holds a line, from its indentation."""
+    indent = len(SOURCE[number - 1]) - len(SOURCE[number - 1].lstrip())
+    for line in reversed(SOURCE[: number - 1]):
+        match = re.match(r"( *)def (\w+)", line)
+        if match and len(match[1]) < indent:
+            return match[2]
+    return "<module>"
+
+
+def test_lines_quoted_on_the_page_are_lines_of_the_program():
+    page = PAGE.read_text()
+    quoted = {
+        (int(line), name.rsplit(".", 1)[-1]) for line, name in re.findall(r"hung_collective\.py:(\d+) (\S+)", page)
+    }
+    quoted |= {
+        (int(line), name.rsplit(".", 1)[-1]) for name, line in re.findall(r"(\S+) \(hung_collective\.py:(\d+)\)", page)
+    }
+    assert len(quoted) >= 8
+    wrong = [(line, name) for line, name in sorted(quoted) if enclosing_function(line) != name]
+    assert not wrong, f"the page quotes lines that moved: {wrong}; run the program again and paste"
+    calls = {"validate": "self.reduce_loss()", "reduce_loss": "all_reduce", "save_checkpoint": "barrier"}
+    for line, name in quoted:
+        assert calls.get(name, "") in SOURCE[line - 1], (line, name, SOURCE[line - 1])
+
+
+def test_the_page_names_every_fault():
+    page = PAGE.read_text()
+    assert not [fault for fault in load().FAULTS if f"`{fault}`" not in page]
+
+
+def test_faults_are_listed_without_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    blocked = {"PYTHONPATH": str(tmp_path)}
+    listed = run("--json", env=blocked)
+    assert listed.returncode == 0
+    assert {"branch", "mismatch", "uneven", "exception", "shapes"} <= set(json.loads(listed.stdout))
+    refused = run("--fault", "branch", env=blocked)
+    assert refused.returncode == 2
+    assert "pip install torch" in refused.stderr
+
+
+@pytest.mark.parametrize("args", [["--fault", "nonsense"], ["--ranks", "2"], ["--stall", "9", "--timeout", "8"]])
+def test_misuse_is_refused(args):
+    done = run(*args)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_no_odd_rank_without_a_majority():
+    odd_ones = load().odd_ones
+    assert odd_ones(["a", "a", "b", "a"]) == [2]
+    assert odd_ones(["a", "a", "b", "b"]) == []
