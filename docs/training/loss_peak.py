@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peak memory of the language-model loss, in bytes per logit, for five ways to write it (PyTorch, CPU).
+"""Peak memory of the language-model loss, in bytes per logit, for several ways to write it (PyTorch, CPU).
 
 One logit is one token times one vocabulary entry. Counted are the tensors that live at the same time during
 projection, cross-entropy and backward, without the gradients of the weights and of the hidden states.
@@ -66,8 +66,14 @@ def measure(tokens: int, hidden: int, vocab: int, chunks: int) -> dict[str, floa
         for part, label in zip(states.chunk(chunks), labels.chunk(chunks)):
             (F.cross_entropy((part @ weight.T).float(), label, reduction="sum") / tokens).backward()
 
+    def torch_chunked() -> None:  # PyTorch 2.13 and later
+        F.linear_cross_entropy(states, weight, labels, options=torch.nn.LinearCrossEntropyOptions()).backward()
+
+    variants = [upcast, upcast_bf16_kept, upcast_both_kept, no_upcast, chunked]
+    if hasattr(torch.nn, "LinearCrossEntropyOptions"):
+        variants.append(torch_chunked)
     result = {}
-    for variant in (upcast, upcast_bf16_kept, upcast_both_kept, no_upcast, chunked):
+    for variant in variants:
         weight.grad, states.grad = torch.zeros_like(weight), torch.zeros_like(states)
         with Peak() as peak:
             variant()
