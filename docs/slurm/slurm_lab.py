@@ -144,8 +144,8 @@ def config_files(folder: Path, nodes: int, gpus: int, isolated: bool) -> dict[st
     return {
         "slurm.conf": text,
         "gres.conf": "AutoDetect=off\n" + devices,
-        # Slurm 22.05 does not know `disabled`, but with linuxproc its cgroup/v1 is never used.
-        "cgroup.conf": f"CgroupPlugin={'cgroup/v1' if version.startswith('22.05') else 'disabled'}\n",
+        # Slurm knows `disabled` from 24.05 on; before, cgroup/v1 is not used with linuxproc.
+        "cgroup.conf": f"CgroupPlugin={'disabled' if version >= '24.05' else 'cgroup/v1'}\n",
         "hosts": known + "".join(f"\n127.0.0.1 {name}" for name in names if isolated) + "\n",
     }
 
