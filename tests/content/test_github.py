@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import yaml
+
 from openbook import ROOT
 
 GITHUB = ROOT / ".github"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from openbook import ROOT
 
 TOP = {"docs", "mkdocs.yml", "scripts", "tests", "pyproject.toml", "README.md", "LICENSE"}

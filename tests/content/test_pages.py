@@ -8,6 +8,7 @@ import sys
 import pytest
 import yaml
 from mkdocs.utils.meta import get_data
+
 from openbook import ROOT
 
 DOCS = ROOT / "docs"

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from openbook import ROOT
 from openbook.publish import publish
 

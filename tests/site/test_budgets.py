@@ -1,8 +1,9 @@
 """What a page may weigh: counted, never timed."""
 
 import pytest
-from openbook import ROOT
 from selectolax.lexbor import LexborHTMLParser
+
+from openbook import ROOT
 
 MARKDOWN, ELEMENTS, IMAGE = 60_000, 2_500, 200_000
 REFERENCE_TABLES = ("reference/glossary/index.html",)
