@@ -68,6 +68,12 @@ def test_dry_run_for_people_has_a_line_per_shape():
     assert [line.split()[:2] for line in lines[1:]] == [["bfloat16", size] for size in ("1024", "2048", "4096", "8192")]
 
 
+def test_the_page_shows_what_the_dry_run_prints():
+    page = PROGRAM.with_name("matmul-throughput.md").read_text()
+    command = next(line for line in page.splitlines() if line.startswith("$ python3 matmul_sweep.py --dry-run"))
+    assert f"{command}\n{sweep(*command.split()[3:]).stdout}" in page
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
