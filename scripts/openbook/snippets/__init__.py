@@ -1,0 +1,1 @@
+"""Snippets: what an author expects of a fence, and whether it holds."""

