@@ -1,7 +1,9 @@
 """checkpoint_writer.py: crashes, damage and full disks never cost the last good checkpoint."""
 
+import importlib.util
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -182,6 +184,39 @@ def test_no_space_left_on_device(small_disk):
     assert "No space left on device" in result.stdout
     assert names(small_disk) == ["latest", "step-00000100"]
     assert resume(small_disk) == "step-00000100"
+
+
+def test_everything_is_durable_before_it_is_visible(tmp_path, monkeypatch):
+    """A kill cannot show a missing fsync, so the order of the calls is recorded."""
+    spec = importlib.util.spec_from_file_location("checkpoint_writer", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    calls = []
+
+    def record(name, describe):
+        original = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a: (calls.append(describe(*a)), original(*a))[1])
+
+    def opened(descriptor):
+        return re.sub(r"[-.]\d+(\.tmp)?$", "", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+
+    record("fsync", lambda descriptor: f"fsync {opened(descriptor)}")
+    record("rename", lambda _, new: f"rename {Path(new).name}")
+    record("replace", lambda _, new: f"replace {Path(new).name}")
+    argv = ["checkpoint_writer.py", "write", str(tmp_path / "root"), "--step", "7", "--size", "9K", "--shards", "1"]
+    monkeypatch.setattr(sys, "argv", [*argv, "--yes"])
+    assert module.main() == 0
+    assert calls == [
+        "fsync shard-00000.bin",
+        "fsync .manifest.json",
+        "replace manifest.json",
+        "fsync .partial-step-00000007",
+        "rename step-00000007",
+        "fsync root",
+        "fsync .latest",
+        "replace latest",
+        "fsync root",
+    ]
 
 
 def test_misuse_exits_2_without_a_traceback(tmp_path):
