@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{published.record(file, result)} anchors added to {file}", file=sys.stderr)
     code = report(found, options.format)
     if options.format == "text":
+        sys.stdout.flush()
         links = sum(report.count for report in result.reports.values())
         print(f"{len(result.reports)} pages, {links} links: {len(found) or 'no'} findings", file=sys.stderr)
     return code if found else OK

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 INSIDE, EXTERNAL, OTHER, OUTSIDE, MALFORMED = "inside", "external", "other", "outside", "malformed"
@@ -71,7 +72,7 @@ def normalised(folder: str, path: str) -> str | None:
             if not parts:
                 return None
             parts.pop()
-        elif step != ".":
+        elif step and step != ".":  # servers and file systems take `//` for `/`
             parts.append(step)
     if last == "..":
         if not parts:
@@ -102,7 +103,9 @@ def resolve(url: str, page: str, home: Home) -> Address:
     Follows the URL Standard (https://url.spec.whatwg.org/) where it matters for finding a file: spaces and
     control characters around the address and line breaks in it do not count, `//host` keeps the scheme.
     """
-    url = url.strip(_ENDS).translate(_BREAKS)
+    url = url.strip(_ENDS)
+    if not url.isprintable():
+        url = url.translate(_BREAKS)
     scheme = _SCHEME.match(url)
     if scheme:
         name = scheme[1].lower()
@@ -135,6 +138,7 @@ def resolve(url: str, page: str, home: Home) -> Address:
     return Address(INSIDE, inner, fragment, relative=relative)
 
 
+@lru_cache(maxsize=65536)
 def _absolute(url: str, home: Home) -> Address:
     try:
         parts = urlsplit(url)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 OPAQUE = "￼"
+WRAPPED = "inline code that runs over the end of a line: a fence that was not rendered"
 _VERBATIM = "code, pre, kbd, samp, tt, math, svg, script, style, textarea, template, .arithmatex, .katex, mjx-container"
 
 # What leaks, and what it means. The groups are what is looked for in the source.
 LEAKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.MULTILINE), message)
     for pattern, message in (
-        (r"\]\[[^\]\[\n]*\]", "a reference that is not defined"),
+        (r"\]\[[^\]\[\n￼]*\]", "a reference that is not defined"),
         (r"\[\^[^\]\s]+\]", "a footnote that is not defined"),
         (r"\]\([^()\s]*\)?", "a link that was not rendered"),
         (r"`{3,}[ \t]*[\w{.-]*", "a fence that was not rendered"),
@@ -26,7 +27,10 @@ LEAKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r":(?:material|octicons|fontawesome|simple)-[a-z0-9-]+:", "an icon that was not rendered"),
     )
 )
-_TAG = re.compile(r"<([A-Za-z][\w.:-]*)")
+_TAG = re.compile(rb"<([a-z][\w.:-]*)")
+# Cheap signs: a page without any of them has no leak.
+_SIGNS = ("][", "[^", "](", "```", "!!! ", "??? ", "???+ ", "== ", "===! ", "===+ ", "{", "8<-", ":material-")
+_SIGNS += (":octicons-", ":fontawesome-", ":simple-")
 _QUICK = re.compile("|".join(f"(?:{pattern.pattern})" for pattern, _ in LEAKS), re.MULTILINE)
 
 # Elements of HTML (https://html.spec.whatwg.org/#elements-3, with the obsolete ones), of SVG and of MathML are
@@ -41,14 +45,15 @@ _ELEMENTS = """a abbr acronym address applet area article aside audio b base bas
 ELEMENTS = frozenset(_ELEMENTS.split())
 
 
-def leaks(tree: LexborHTMLParser, article: LexborNode, html: str) -> Iterator[tuple[str, str]]:
-    """(leaked text, what it is) of one article, in order. Changes the tree: call it last."""
-    yield from _strange_elements(article, html)
-    for code in article.css("code, tt"):
+def leaks(tree: LexborHTMLParser, article: LexborNode, lower: bytes) -> Iterator[tuple[str, str]]:
+    """(leaked text, what it is) of one article. `lower` is the page's HTML in lower case. Changes the tree: call it last."""
+    yield from _strange_elements(article, lower)
+    for code in article.css(":not(pre) > code"):
         if "\n" in (text := code.text()) and not _inside(code, "pre"):
             first = next((line for line in text.splitlines() if line.strip()), "")
-            yield first.strip()[:60], "inline code that runs over the end of a line: a fence that was not rendered"
-    if not _QUICK.search(article.text()):
+            yield first.strip()[:60], WRAPPED
+    text = article.text()
+    if not any(sign in text for sign in _SIGNS) or not _QUICK.search(text):
         return
     for node in reversed(article.css(f"{_VERBATIM}, a[href]")):  # inner ones first
         node.replace_with(OPAQUE)
@@ -58,8 +63,8 @@ def leaks(tree: LexborHTMLParser, article: LexborNode, html: str) -> Iterator[tu
             yield match[0].strip(), message
 
 
-def _strange_elements(article: LexborNode, html: str) -> Iterator[tuple[str, str]]:
-    strange = {name.lower() for name in _TAG.findall(html)} - ELEMENTS
+def _strange_elements(article: LexborNode, lower: bytes) -> Iterator[tuple[str, str]]:
+    strange = {name.decode() for name in set(_TAG.findall(lower))} - ELEMENTS
     for name in sorted(name for name in strange if "-" not in name and re.fullmatch(r"\w+", name)):
         for node in article.css(name):
             if not _inside(node, "svg", "math"):

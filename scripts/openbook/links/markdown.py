@@ -5,6 +5,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,8 +67,14 @@ class Source:
         path, number = self.origins[index]
         return Place(path, number, at - self.starts[index] + 1)
 
-    def destinations(self, clear: bool = True) -> Iterator[Destination]:
-        yield from destinations(self.clear if clear else self.text)
+    @cached_property
+    def destinations(self) -> list[Destination]:
+        """The addresses outside of code."""
+        return list(destinations(self.clear))
+
+    @cached_property
+    def all_destinations(self) -> list[Destination]:
+        return list(destinations(self.text))
 
 
 def _lines(file: Path, bases: list[Path], above: tuple[Path, ...]) -> Iterator[tuple[str, Path, int]]:

@@ -17,14 +17,19 @@ from openbook.links.problem import THEME
 
 # Where the article stands: Material, MkDocs' own themes, and any page that is marked up well.
 _ARTICLES = ("article.md-content__inner", "[role=main]", "[itemprop=articleBody]", "main", "article", "body")
-_LINKS = (
-    "[href], [src], [srcset], [imagesrcset], [poster], object[data], form[action], [formaction],"
-    " meta[http-equiv], meta[property^='og:'], meta[name^='twitter:image']"
+_LINKS = "[href], [src]"  # in :is(…), since an element would be listed for each of several selectors
+_RARE_LINKS = (  # (what the text of such a page contains, the elements)
+    (b"srcset", "[srcset], [imagesrcset]"),
+    (b"poster", "[poster]"),
+    (b"<object", "object[data]"),
+    (b"action", "form[action], [formaction]"),
+    (b"http-equiv", "meta[http-equiv]"),
+    (b"og:", "meta[property^='og:']"),
+    (b"twitter:", "meta[name^='twitter:image']"),
 )
-_PAINTED = ", ".join(
-    f"[{name}*='url(']"
-    for name in ("style", "fill", "stroke", "marker-start", "marker-mid", "marker-end", "clip-path", "mask", "filter")
-)
+_PAINT = ("style", "fill", "stroke", "marker-start", "marker-mid", "marker-end", "clip-path", "mask", "filter")
+_PAINTED = f":is({', '.join(f'[{name}]' for name in _PAINT)})"
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _URL = re.compile(r"""url\(\s*(?:"([^"]*)"|'([^']*)'|([^)\s"']+))\s*\)""", re.IGNORECASE)
 _REFRESH = re.compile(r"""\s*[\d.]+\s*[;,]?\s*(?:url\s*=\s*)?(?:"([^"]*)"|'([^']*)'|(.*))""", re.IGNORECASE | re.DOTALL)
 _META_ADDRESSES = {"og:url", "og:image", "og:image:url", "og:image:secure_url", "og:video", "og:audio"}
@@ -55,35 +60,35 @@ class Page:
     noindex: bool = False
 
 
-def read(file: str, html: str) -> Page:
+def read(file: str, html: bytes) -> Page:
     """Parse one page. Comments and <template> hold no links; <noscript> does, for readers without scripts."""
     tree = LexborHTMLParser(html)
     article = next((node for query in _ARTICLES if (node := tree.css_first(query)) is not None), tree.root)
     page = Page(file)
     if article is None:
         return page
-    if base := tree.css_first("base[href]"):
+    lower = html.lower()
+    if b"<base" in lower and (base := tree.css_first("base[href]")):
         page.base = base.attributes["href"] or ""
-    inside = {node.mem_id for node in article.css(_LINKS)}
-    if "url(" in html:
-        inside |= {node.mem_id for node in article.css(_PAINTED)}
+    query = f":is({', '.join([_LINKS, *(elements for sign, elements in _RARE_LINKS if sign in lower)])})"
+    inside = {node.mem_id for node in article.css(query)}
     counted: Counter[str] = Counter()
-    for node in tree.css(_LINKS):
+    for node in tree.css(query):
         _link(page, node, node.mem_id in inside, counted)
-    if "url(" in html:
-        _painted(page, tree, inside, counted)
-    _ids(page, tree, article, html)
-    robots = tree.css_first("meta[name=robots]")
-    page.noindex = robots is not None and "noindex" in (robots.attributes.get("content") or "").lower()
-    page.leaked = list(leaks(tree, article, html))
+    if b"url(" in lower:
+        _painted(page, tree, article, counted)
+    _ids(page, tree, article, b"<noscript" in lower)
+    if b"noindex" in lower and (robots := tree.css_first("meta[name=robots]")):
+        page.noindex = "noindex" in (robots.attributes.get("content") or "").lower()
+    page.leaked = list(leaks(tree, article, lower))
     return page
 
 
 def _link(page: Page, node: LexborNode, in_article: bool, counted: Counter[str]) -> None:
     tag, attributes = node.tag, node.attributes
+    if tag == "base":
+        return
     for url in _addresses(tag, attributes):
-        if tag == "base":
-            continue
         nth = THEME
         if in_article:
             nth = counted[url]
@@ -96,6 +101,9 @@ def _link(page: Page, node: LexborNode, in_article: bool, counted: Counter[str])
 
 
 def _addresses(tag: str, attributes: dict[str, str | None]) -> Iterator[str]:
+    if tag == "a" and "href" in attributes:
+        yield attributes["href"] or ""
+        return
     if tag == "meta":
         content = attributes.get("content") or ""
         if (attributes.get("http-equiv") or "").lower() == "refresh":
@@ -152,27 +160,29 @@ def css_addresses(css: str) -> Iterator[str]:
         yield match[1] or match[2] or ""
 
 
-def _painted(page: Page, tree: LexborHTMLParser, inside: set[int], counted: Counter[str]) -> None:
+def _painted(page: Page, tree: LexborHTMLParser, article: LexborNode, counted: Counter[str]) -> None:
     """`fill="url(#shade)"`, `marker-end="url(#arrow)"`, `style="background: url(…)"`, <style> elements."""
-    for node in tree.css(_PAINTED):
-        for value in node.attributes.values():
-            for url in css_addresses(value) if value and "url(" in value else ():
-                nth = THEME
-                if node.mem_id in inside:
-                    nth = counted[url]
-                    counted[url] += 1
-                page.links.append(Link(node.tag, url, nth))
+    if nodes := tree.css(_PAINTED):
+        inside = {node.mem_id for node in article.css(_PAINTED)}
+        for node in nodes:
+            for value in map(node.attributes.get, _PAINT):
+                for url in css_addresses(value) if value and "url(" in value else ():
+                    nth = THEME
+                    if node.mem_id in inside:
+                        nth = counted[url]
+                        counted[url] += 1
+                    page.links.append(Link(node.tag, url, nth))
     for node in tree.css("style"):
         page.links += [Link("style", url, THEME) for url in css_addresses(node.text())]
 
 
-def _ids(page: Page, tree: LexborHTMLParser, article: LexborNode, html: str) -> None:
-    nodes = tree.css("[id]")
+def _ids(page: Page, tree: LexborHTMLParser, article: LexborNode, has_noscript: bool) -> None:
+    nodes, inner = tree.css("[id]"), article.css("[id]")
     ids = [node.id for node in nodes if node.id]
     if len(set(ids)) != len(ids):
-        silent = {node.mem_id for node in tree.css("noscript [id]")} if "<noscript" in html else set()
+        silent = {node.mem_id for node in tree.css("noscript [id]")} if has_noscript else set()
         counts = Counter(node.id for node in nodes if node.id and node.mem_id not in silent)
-        own = {node.id for node in article.css("[id]")}
+        own = {node.id for node in inner}
         page.repeated = sorted((name, name in own) for name, count in counts.items() if count > 1)
     names = [node.attributes["name"] or "" for node in tree.css("a[name]")]
     page.ids = frozenset(ids) | frozenset(names)

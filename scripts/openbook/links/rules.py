@@ -44,7 +44,7 @@ class Report:
 
 def examine(file: str, site: Site, home: Home) -> Report:
     """First pass over one page. Anchors of other files are left for the second pass (`Report.wanted`)."""
-    page = read(file, site.text(file))
+    page = read(file, site.page(file))
     report = Report(file, page.ids, page.headings, noindex=page.noindex, count=len(page.links))
     place, foreign = _base(page, home)
     seen: dict[str, tuple[Address, Problem | None, str]] = {}

@@ -34,18 +34,20 @@ def build(config: Path, folder: Path) -> None:
         "--site-dir",
         str(folder),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+    quiet = {"PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet)
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         if "No module named mkdocs" in said:
             raise Misuse("MkDocs is missing: pip install -e .   (or check a built site with --site)")
-        raise Misuse(f"the book does not build:\n{said[-3000:]}")
+        errors = [line for line in said.splitlines() if line.startswith("ERROR")]
+        raise Misuse("the book does not build:\n" + "\n".join([*errors, *said.splitlines()[-1:]]))
 
 
 def home_of(site: Site, book: Book | None) -> Home:
     """The site's public place: what its start page calls canonical, and what the configuration says."""
     urls = []
-    if "index.html" in site.files and (canonical := read("index.html", site.text("index.html")).canonical):
+    if "index.html" in site.files and (canonical := read("index.html", site.page("index.html")).canonical):
         urls.append(canonical.removesuffix("index.html"))
     if book is not None and book.site_url:
         urls.append(book.site_url)
@@ -66,7 +68,7 @@ def findings(site: Site, book: Book | None, shown_root: str = "") -> tuple[Resul
 
 
 def _findings(problems: list[Problem], tracer: Tracer, suggester: Suggester) -> Iterator[Finding]:
-    for problem in problems:
+    for problem in map(tracer.refined, problems):
         place = tracer.trace(problem)
         if place is not None:
             yield _finding(problem, place, suggester.hint(problem))
@@ -76,11 +78,12 @@ def _lost(book: Book, result: Result, tracer: Tracer, suggester: Suggester) -> I
     file = book.docs / published.FILE
     for problem, line in published.lost(file, result):
         place = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)
-        yield _finding(problem, (place, line, 1), suggester.hint(problem))
+        yield _finding(problem, (place, line, 1, ""), suggester.hint(problem))
 
 
-def _finding(problem: Problem, place: tuple[str, int, int], hint: str) -> Finding:
-    path, line, column = place
+def _finding(problem: Problem, place: tuple[str, int, int, str], hint: str) -> Finding:
+    path, line, column, remark = place
+    hint = "\n".join(part for part in (hint, remark) if part)
     target = problem.url or problem.target or problem.literal
     return Finding(path, line, column, problem.rule, problem.severity, problem.message, hint, target)
 

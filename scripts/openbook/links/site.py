@@ -61,15 +61,16 @@ class Site:
         except OSError as problem:
             raise Misuse(f"{self.root / file} cannot be read: {problem.strerror}") from problem
 
-    def text(self, file: str) -> str:
-        """The text of a page; a page that is empty or not UTF-8 stops the run."""
+    def page(self, file: str) -> bytes:
+        """The HTML of a page; a page that is empty or not UTF-8 stops the run."""
         raw = self.bytes(file)
         if not raw.strip():
             raise Misuse(f"{self.root / file} is empty")
         try:
-            return raw.decode("utf-8-sig")
+            raw.decode()
         except UnicodeDecodeError as problem:
             raise Misuse(f"{self.root / file} is not UTF-8: {problem.reason} at byte {problem.start}") from problem
+        return raw.removeprefix(b"\xef\xbb\xbf")
 
     def file_for(self, path: str) -> str:
         """The file that a server sends for a path: a folder gives its index.html."""

@@ -4,17 +4,20 @@ import html
 import os
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
 from openbook.links.address import page_path
 from openbook.links.book import Book
+from openbook.links.leaks import WRAPPED
 from openbook.links.markdown import Destination, Place, Source
 from openbook.links.problem import THEME, Problem
-from openbook.links.site import Site
+from openbook.links.site import Site, folded
 
 _TEXT = (".yml", ".yaml", ".csv", ".json", ".html", ".md", ".css", ".js", ".toml")
+_BRACKET = re.compile(r"\\?[\[\]]|&(?:#91|#x5b|lbrack|lsqb);", re.IGNORECASE)
 _STRUCTURE = set("[](){}^!`<")
 
 
@@ -35,8 +38,8 @@ class Tracer:
             self._sources[page] = Source.read(file, self.book.snippet_bases, self.book.appended)
         return self._sources[page]
 
-    def trace(self, problem: Problem) -> tuple[str, int, int] | None:
-        """(path, line, column) of a problem; None when the source shows that it is meant as it is."""
+    def trace(self, problem: Problem) -> tuple[str, int, int, str] | None:
+        """(path, line, column, remark) of a problem; None when the source shows that it is meant as it is."""
         source = None if problem.nth == THEME else self.source(problem.page)
         if source is not None:
             if problem.literal:
@@ -47,18 +50,34 @@ class Tracer:
                 places = self._linked(source, problem)
             if places:
                 return self._shown(_pick(places, problem.nth))
-            place = self._elsewhere(problem) or Place(source.file, 1, 0)
-            return self._shown(place)
+            if place := self._elsewhere(problem):
+                return self._shown(place)
+            path, line, _, _ = self._shown(self._in_file(problem))
+            remark = f"not found in the source; it stands in {path}:{line}" if problem.url or problem.literal else ""
+            return self._shown(Place(source.file, 1, 0), remark)
         if problem.nth == THEME and self.book is not None:
             return self._shown(self._elsewhere(problem) or Place(self.book.file, 0, 0))
         return self._shown(self._in_file(problem))
 
+    def refined(self, problem: Problem) -> Problem:
+        """A missing Markdown file that exists in other letter case is that kind of problem."""
+        if self.book is None or problem.rule != "missing-target" or problem.page not in self.book.sources:
+            return problem
+        path = unquote(problem.url.partition("#")[0].partition("?")[0])
+        own = os.path.dirname(self.book.sources[problem.page])
+        wanted = os.path.normpath(os.path.join(own, path))
+        spelt = next((name for name in self._pages if folded(name) == folded(wanted)), wanted)
+        if wanted == spelt or problem.nth == THEME:
+            return problem
+        message = f"the link to {problem.url} finds its page only where letter case does not count"
+        return replace(problem, rule="case-mismatch", message=message, hint=f"the file is {spelt}")
+
     def _linked(self, source: Source, problem: Problem) -> list[Place]:
-        for clear in (True, False):  # addresses in code are looked at last: the book's own fences hold some
-            found = [each for each in source.destinations(clear) if self._leads(each, problem)]
-            if found:
-                return [source.place(each.at) for each in found]
-        return []
+        if found := [each for each in source.destinations if self._leads(each, problem)]:
+            return [source.place(each.at) for each in found]
+        # addresses in code are looked at last: the book's own fences hold some
+        found = [each for each in source.all_destinations if self._leads(each, problem)]
+        return [source.place(each.at) for each in found]
 
     def _leads(self, written: Destination, problem: Problem) -> bool:
         """Whether an address in the source is the one that the built page has as `problem.url`."""
@@ -80,14 +99,15 @@ class Tracer:
             name = re.escape(problem.literal)
             found = list(re.finditer(rf"""\{{[^}}\n]*#{name}[\s}}]|\bid\s*=\s*["']?{name}["'\s>}}]""", source.text))
             return [source.place(match.start()) for match in found[-1:]]
-        if "\n" not in problem.literal and "runs over the end" in problem.message:
+        if problem.message.endswith(WRAPPED):
             at = source.text.find(problem.literal)
             return [source.place(at)] if at >= 0 else []
         plain, escaped = _patterns(problem.literal)
-        found = list(plain.finditer(source.clear))
+        matches = list(plain.finditer(source.clear))
+        found = [match for match in matches if not _meant(source.clear, match.start())]
         if found:
             return [source.place(match.start()) for match in found]
-        if escaped.search(source.clear) or plain.search(html.unescape(source.clear)):
+        if matches or escaped.search(source.clear) or plain.search(html.unescape(source.clear)):
             return None  # written with a backslash or an entity: the reader is meant to see it
         return []
 
@@ -110,7 +130,7 @@ class Tracer:
         for folder in (self.book.docs / "data", self.book.theme):
             if folder is not None and folder.is_dir():
                 files += sorted(path for path in folder.rglob("*") if path.suffix in _TEXT and path.is_file())
-        return [(path.read_text(encoding="utf-8", errors="replace"), path) for path in files]
+        return [(_read(path), path) for path in files]
 
     def _in_file(self, problem: Problem) -> Place:
         """The place in the file itself: in docs when it was copied from there, else in the built site."""
@@ -118,10 +138,7 @@ class Tracer:
         copied = self.book.docs / problem.page if self.book else None
         if copied is not None and copied.is_file():
             path = copied
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return Place(path, 0, 0)
+        text = _read(path)
         return next(self._spots(text, path, problem), Place(path, 0 if problem.nth == THEME else 1, 0))
 
     def _spots(self, text: str, path: Path, problem: Problem) -> Iterator[Place]:
@@ -142,7 +159,7 @@ class Tracer:
         if places:
             yield _pick(places, problem.nth)
 
-    def _shown(self, place: Place) -> tuple[str, int, int]:
+    def _shown(self, place: Place, remark: str = "") -> tuple[str, int, int, str]:
         """The path relative to the working directory, or to the site when that was built for this run only."""
         path = os.path.abspath(place.file)
         root = os.path.abspath(self.site.root)
@@ -150,11 +167,33 @@ class Tracer:
             path = self.shown_root + "/" + os.path.relpath(path, root)
         elif path.startswith(os.getcwd() + os.sep):
             path = os.path.relpath(path)
-        return path.replace(os.sep, "/"), place.line, place.column
+        return path.replace(os.sep, "/"), place.line, place.column, remark
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _pick(places: list[Place], nth: int) -> Place:
     return places[min(max(nth, 0), len(places) - 1)]
+
+
+def _meant(text: str, at: int) -> bool:
+    """Whether the bracket that the one at `at` closes was escaped, so that the author wants to show it."""
+    depth = 0
+    if text[at] == "]":
+        for match in reversed(list(_BRACKET.finditer(text, max(0, at - 400), at))):
+            if match[0].endswith("]"):
+                depth += 1
+            elif depth:
+                depth -= 1
+            else:
+                return match[0] != "["
+    return False
 
 
 def _place(file: Path, text: str, at: int) -> Place:

@@ -11,6 +11,7 @@ from openbook.links.check import Result
 from openbook.links.problem import Problem
 from openbook.links.rules import is_page
 
+_COMMON = ("", "index.md", "README.md")  # names that say nothing
 _LIMIT = 200  # problems that get a hint; a site with more has one cause, and comparing names costs time
 
 
@@ -97,6 +98,6 @@ class Suggester:
 
 def _nearest(path: str, names: list[str]) -> str:
     """The file of the same name in another folder, or one whose whole path resembles it."""
-    wanted = PurePosixPath(page_path(path)).name
-    same = [name for name in names if PurePosixPath(page_path(name)).name == wanted]
-    return next(iter(get_close_matches(path, same, 1, 0.0) or get_close_matches(path, names, 1, 0.75)), "")
+    end = PurePosixPath(page_path(path)).name
+    same = [name for name in names if PurePosixPath(page_path(name)).name == end and end not in _COMMON]
+    return next(iter(get_close_matches(path, same, 1, 0.0) or get_close_matches(path, names, 1, 0.8)), "")
