@@ -171,7 +171,7 @@ def test_measure_agrees_with_the_formulas():
 
 def test_loss_peak_in_bytes_per_logit():
     pytest.importorskip("torch", reason=TORCH)
-    done = program("loss_peak.py", "--json --tokens 2048 --vocab 8192")
+    done = program("loss_peak.py", "--json --tokens 512 --vocab 4096 --hidden 32")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["bytes_per_logit"]
     expected = {"upcast": 12, "upcast_bf16_kept": 14, "upcast_both_kept": 18, "no_upcast": 6}
