@@ -188,8 +188,8 @@ def budget(m: Model, o: argparse.Namespace) -> dict[str, Any]:
         "pipeline_bubble": (o.pp - 1) / (o.accumulation + o.pp - 1),
     }
     if o.tokens:
-        result["gpu_hours"] = o.tokens * executed / rate / 3600
-        result["days"] = result["gpu_hours"] / o.gpus / 24
+        hours = o.tokens * executed / rate / 3600
+        result.update(gpu_hours=hours, days=hours / o.gpus / 24)
     return result
 
 
@@ -219,10 +219,9 @@ def states_only(o: argparse.Namespace) -> int:
     rows = {stage: sum(states(o.params / o.tp / o.pp, o.recipe, stage, dp).values()) for stage in range(4)}
     if o.json:
         print(json.dumps({"parameters": o.params, "dp": dp, "recipe": o.recipe, "states_bytes_by_zero_stage": rows}))
-        return 0
-    print(f"{o.params:.4g} parameters, recipe {o.recipe}, dp {dp}: weights + gradients + optimizer per GPU")
-    for stage, value in rows.items():
-        print(f"  ZeRO {stage}: {value / GB:8.1f} GB")
+    else:
+        print(f"{o.params:.4g} parameters, recipe {o.recipe}, dp {dp}: weights + gradients + optimizer per GPU")
+        print("\n".join(f"  ZeRO {stage}: {value / GB:8.1f} GB" for stage, value in rows.items()))
     return 0
 
 
