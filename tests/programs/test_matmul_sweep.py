@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -166,3 +168,35 @@ def test_monitor_summarises_and_survives_a_missing_tool(program):
     missing = program.Monitor(lambda: None)
     missing.thread.start()
     assert missing.summary() is None
+
+
+def test_gpu_calls_are_timed_by_events_and_watched_by_uuid(program, tool):
+    """The CUDA path against a stand-in for torch: each call between its own pair of events, one wait at the end."""
+    log: list = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            log.append("event")
+
+        def elapsed_time(self, end):
+            return 2.0  # milliseconds
+
+    cuda = SimpleNamespace(
+        Event=Event,
+        synchronize=lambda device: log.append("wait"),
+        get_device_properties=lambda device: SimpleNamespace(uuid="abc-1"),
+    )
+    torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(hip=None))
+    bench = program.Bench(torch, SimpleNamespace(type="cuda", index=3), "normal", 0)
+    calls = iter([lambda: log.append("a"), lambda: log.append("b")])
+    assert bench.seconds(calls, 2) == [0.002, 0.002]
+    assert log == ["event", "a", "event", "event", "b", "event", "wait"]
+
+    tool("nvidia-smi", '[ "$1 $2" = "-i GPU-abc-1" ] && echo "1830, 650.00, 0x0000000000000000"')
+    monitor = bench.monitor()
+    while not monitor.readings and monitor.thread.is_alive():
+        time.sleep(0.01)
+    assert monitor.summary()["lowest_mhz"] == 1830.0
