@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from openbook.links.address import (
     EXTERNAL,
     INSIDE,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from openbook.links.book import Book
 from openbook.links.run import findings
 from openbook.links.site import Site

@@ -70,7 +70,7 @@ class Suggester:
             near = _nearest(wanted, sorted(sources.values()))
             return f"nearest: {self._relative(own, near)}" if near else ""
         near = _nearest(path, [name for name in self._files if is_page(name) == is_page(path)])
-        return f"nearest: {self._address(problem, near)}" if near else ""
+        return f"nearest: {self._address(problem, near) or 'this page itself'}" if near else ""
 
     def _built_from(self, problem: Problem, url: str) -> str:
         """The built address of a Markdown file that exists but was linked from raw HTML."""
