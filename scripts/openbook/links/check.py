@@ -113,8 +113,8 @@ def merged(problems: Iterable[Problem]) -> list[Problem]:
     for same in theme.values():
         pages = len({problem.page for problem in same})
         first = same[0]
-        suffix = f" (outside of the article, on {pages} pages)" if pages > 1 else " (outside of the article)"
-        kept.append(replace(first, message=first.message + suffix))
+        where = first.page if pages == 1 else f"{pages} pages, the first is {first.page}"
+        kept.append(replace(first, message=f"{first.message} (outside of the article, on {where})"))
     return kept
 
 

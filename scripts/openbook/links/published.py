@@ -71,7 +71,7 @@ def lost(file: Path, result: Result) -> Iterator[tuple[Problem, int]]:
             continue
         else:
             message = f'"#{name}" was published on "{key}" and is gone; keep it with {{ #{name} }}'
-        yield Problem(page or "", "lost-anchor", message, f"#{name}", f"{page or key}#{name}"), line
+        yield Problem(page or "", "lost-anchor", message, anchor, f"{page or key}#{name}"), line
 
 
 def _leads(result: Result, page: str, name: str) -> bool:
