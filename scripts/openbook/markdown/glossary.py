@@ -72,15 +72,20 @@ def read_terms(page: Path) -> dict[str, str]:
     return found
 
 
+def is_word(term: str) -> bool:
+    """Whether the first letter's case carries no meaning: "Bus bandwidth", "rank", not "MFU"."""
+    return term[0].islower() or term[1:2].islower()
+
+
 def pattern_of(terms: dict[str, str]) -> re.Pattern[str]:
-    """One pattern for all terms, the longest first; a plain lower-case term also matches capitalised and plural."""
+    """One pattern for all terms, the longest first; words match capitalised and not, all match plurals."""
     if not terms:
         return re.compile(r"(?!)")
     shapes = []
     for term in sorted(terms, key=len, reverse=True):
         shape = re.escape(term)
-        if term[0].islower():
-            shape = f"[{term[0]}{term[0].upper()}]{shape[1:]}"
+        if is_word(term):
+            shape = f"[{term[0].lower()}{term[0].upper()}]{shape[1:]}"
         shapes.append(f"{shape}s?")
     return re.compile(rf"(?<![\w/.-])(?:{'|'.join(shapes)})(?![\w/-])")
 
@@ -110,7 +115,7 @@ class GlossaryTreeprocessor(Treeprocessor):
             self.mark_tail(element, child)
 
     def term_of(self, word: str) -> str | None:
-        candidates = [word, word[0].lower() + word[1:]]
+        candidates = [word, word[0].lower() + word[1:], word[0].upper() + word[1:]]
         candidates += [name[:-1] for name in candidates if name.endswith("s")]
         return next((name for name in candidates if name in self.terms), None)
 
