@@ -84,7 +84,9 @@ def _lost(book: Book, result: Result, tracer: Tracer, suggester: Suggester) -> I
 def _finding(problem: Problem, place: tuple[str, int, int, str], hint: str) -> Finding:
     path, line, column, remark = place
     hint = "\n".join(part for part in (hint, remark) if part)
-    target = problem.url or problem.target or problem.literal or problem.page
+    target = problem.url or problem.target or problem.literal
+    if not target and problem.rule != "empty-href":
+        target = problem.page
     return Finding(path, line, column, problem.rule, problem.severity, problem.message, hint, target)
 
 
