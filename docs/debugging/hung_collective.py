@@ -12,8 +12,10 @@ Needs PyTorch on Linux or macOS. Exit codes: 0 finished, 1 hung or failed, 2 mis
 """
 
 import argparse
+import atexit
 import contextlib
 import faulthandler
+import importlib.util
 import json
 import os
 import queue
@@ -119,13 +121,14 @@ class Rank:
                 self.save_checkpoint()
         self.save_checkpoint()
         self.dist.destroy_process_group()
-        self.heartbeat("done")
 
 
 def run_rank(args):
     """Run this process as one rank; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)  # stacks on request, no ptrace needed
-    Rank(None if args.fix else args.fault, args.timeout).train()
+    rank = Rank(None if args.fix else args.fault, args.timeout)
+    atexit.register(rank.heartbeat, "ended")  # from here on nothing handles SIGUSR1
+    rank.train()
     return 0
 
 
@@ -151,6 +154,10 @@ class Watched:
                 self.beat, self.beat_time = (int(match[2]), match[3]), time.monotonic()
             else:
                 self.lines.append(line.rstrip("\n"))
+
+    def lives(self):
+        """True while the rank runs its own code, so that SIGUSR1 prints stacks and does not kill."""
+        return self.process.poll() is None and self.beat[1] != "ended"
 
     def stack(self):
         """What faulthandler printed so far: thread heads, and frames as `file:line function`, newest first."""
@@ -213,12 +220,12 @@ def watch(args, say):
             now = time.monotonic()
             started = all(w.beat[0] >= 0 for w in ranks)
             quiet = now - max(w.beat_time for w in ranks)
-            if stalled_at is None and started and quiet > args.stall:
+            if stalled_at is None and started and quiet > args.stall and any(w.lives() for w in ranks):
                 stalled_at, beats = now, [w.beat for w in ranks]
                 stacks = report_stall(ranks, quiet, say)
             if stalled_at is None and not started and now - min(w.beat_time for w in ranks) > 120:
                 raise SystemExit("the ranks did not start within 120 s; see --verbose")
-            if stalled_at and now - stalled_at > args.timeout + 2:
+            if stalled_at and (args.kill_on_stall or now - stalled_at > args.timeout + 2):
                 break
     finally:
         left = [rank for rank, w in enumerate(ranks) if w.process.poll() is None]
@@ -253,7 +260,8 @@ def report_stall(ranks, quiet, say):
         say(f"{rank:4}  {w.process.pid:<7}  {w.beat[0]:4}  {w.beat[1]}{mark}")
     for w in ranks:
         with contextlib.suppress(ProcessLookupError):
-            w.process.send_signal(signal.SIGUSR1)
+            if w.lives():
+                w.process.send_signal(signal.SIGUSR1)
     time.sleep(0.5)
     stacks = [w.stack() for w in ranks]
     for stack in sorted(set(stacks), key=stacks.count):
@@ -271,6 +279,7 @@ def parse(argv):
     parser.add_argument("--ranks", type=int, default=4, help="local ranks, 3 to 16 (default 4)")
     parser.add_argument("--timeout", type=float, default=8.0, help="collective timeout in seconds (default 8)")
     parser.add_argument("--stall", type=float, default=3.0, help="seconds without a heartbeat (default 3)")
+    parser.add_argument("--kill-on-stall", action="store_true", help="end the job once the stacks are printed")
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
     parser.add_argument("--verbose", action="store_true", help="pass on every line of every rank")
     args = parser.parse_args(argv)
@@ -289,9 +298,7 @@ def main(argv=None):
     if not hasattr(signal, "SIGUSR1"):
         print("SIGUSR1 is missing here: run under Linux, macOS or WSL", file=sys.stderr)
         return 2
-    try:
-        import torch.distributed  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("torch") is None:
         fix = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
         print(f"PyTorch is missing: {fix}", file=sys.stderr)
         return 2

@@ -64,7 +64,8 @@ def read_process(pid, proc=Path("/proc")):
 
 def find_ranks(proc=Path("/proc")):
     """All ranks on this node, by rank; a child of the same rank is a helper process and is left out."""
-    found = [read_process(int(entry.name), proc) for entry in proc.iterdir() if entry.name.isdigit()]
+    own = str(os.getpid())  # under srun this program has a SLURM_PROCID, too
+    found = [read_process(int(e.name), proc) for e in proc.iterdir() if e.name.isdigit() and e.name != own]
     sources = {process["source"] for process in found if process}
     best = next((name for name in RANK_NAMES if name in sources), None)  # torchrun itself has SLURM_PROCID only
     ranks = {process["pid"]: process for process in found if process and process["source"] == best}

@@ -24,7 +24,8 @@ def run(*args, env=None, timeout=120):
 
 
 def record(*args, env=None):
-    done = run(*args, "--json", "--timeout", "6", "--stall", "2.5", env=env)
+    """The program's --json record of a run with three ranks, which is the least that has an odd one."""
+    done = run(*args, "--json", "--ranks", "3", "--stall", "2", env=env)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout), done
 
@@ -39,7 +40,7 @@ def load():
 # The rank that is somewhere else, the phase it announced, and the functions its stack must show.
 HANGS = {
     "branch": (0, "validate", ["all_reduce", "reduce_loss", "validate", "train"]),
-    "uneven": (3, "save_checkpoint", ["barrier", "save_checkpoint", "train"]),
+    "uneven": (2, "save_checkpoint", ["barrier", "save_checkpoint", "train"]),
     "loader": (2, "next_batch", ["get", "next_batch", "train"]),
     "exception": (1, "next_batch", ["_shutdown"]),
 }
@@ -49,7 +50,7 @@ HANGS = {
 def test_hang_and_its_odd_rank(fault):
     pytest.importorskip("torch", reason=TORCH)
     odd, phase, functions = HANGS[fault]
-    result, done = record("--fault", fault)
+    result, done = record("--fault", fault, "--kill-on-stall")
     assert done.returncode == 1
     assert result["outcome"] == "hang"
     assert result["odd_ranks"] == [odd]
@@ -59,16 +60,16 @@ def test_hang_and_its_odd_rank(fault):
     assert positions == sorted(positions), names
     waiting = "save_checkpoint" if fault == "branch" else "reduce_gradients"
     assert all(waiting in " ".join(s) for rank, s in enumerate(result["stacks"]) if rank != odd)
-    assert "Timed out waiting 6000ms" in " ".join(result["last_words"])
     assert_frames_are_true(result["stacks"])
 
 
 def test_mismatch_is_seen_in_stacks_only():
     pytest.importorskip("torch", reason=TORCH)
-    result, _ = record("--fault", "mismatch")
+    result, _ = record("--fault", "mismatch", "--timeout", "5")
     assert result["outcome"] == "hang"
+    assert "Timed out waiting 5000ms" in " ".join(result["last_words"])
     assert result["odd_ranks"] == [], "all ranks announced the same phase"
-    assert ["gather_tokens" in " ".join(stack) for stack in result["stacks"]] == [False, True, False, False]
+    assert ["gather_tokens" in " ".join(stack) for stack in result["stacks"]] == [False, True, False]
 
 
 def test_mismatch_is_an_error_with_debug_detail():
@@ -96,11 +97,16 @@ def test_killed_rank_says_nothing():
     assert re.search("Connection (reset|closed) by peer", result["last_words"][0])
 
 
-@pytest.mark.parametrize("fault", ["branch", "exception"])
-def test_fixed_variant_finishes(fault):
+def test_fixed_variant_finishes():
     pytest.importorskip("torch", reason=TORCH)
-    result, done = record("--fault", fault, "--fix")
-    assert (done.returncode, result["outcome"], result["exit_codes"]) == (0, "finished", [0, 0, 0, 0])
+    result, done = record("--fault", "branch", "--fix")
+    assert (done.returncode, result["outcome"], result["exit_codes"]) == (0, "finished", [0, 0, 0])
+
+
+def test_every_fault_is_off_in_the_fixed_variant():
+    """One healthy run stands for all: with --fix the program has no fault left to tell apart."""
+    uses = [line for line in SOURCE if "args.fault" in line and "args.fix" in line]
+    assert uses == ["    rank = Rank(None if args.fix else args.fault, args.timeout)"]
 
 
 def assert_frames_are_true(stacks):
@@ -112,19 +118,22 @@ def assert_frames_are_true(stacks):
 
 
 def enclosing_function(number):
-    """The name of the function of hung_collective.py that holds a line, from its indentation."""
+    """The function of hung_collective.py that holds a line, found by walking out of its indentation."""
     indent = len(SOURCE[number - 1]) - len(SOURCE[number - 1].lstrip())
     for line in reversed(SOURCE[: number - 1]):
-        match = re.match(r"( *)def (\w+)", line)
-        if match and len(match[1]) < indent:
-            return match[2]
+        outer = len(line) - len(line.lstrip())
+        if line.strip() and outer < indent:
+            indent = outer
+            match = re.match(r" *def (\w+)", line)
+            if match:
+                return match[1]
     return "<module>"
 
 
 def test_lines_quoted_on_the_page_are_lines_of_the_program():
     page = PAGE.read_text()
     quoted = {
-        (int(line), name.rsplit(".", 1)[-1]) for line, name in re.findall(r"hung_collective\.py:(\d+) (\S+)", page)
+        (int(line), name.rsplit(".", 1)[-1]) for line, name in re.findall(r"hung_collective\.py:(\d+) ([\w<>.]+)", page)
     }
     quoted |= {
         (int(line), name.rsplit(".", 1)[-1]) for name, line in re.findall(r"(\S+) \(hung_collective\.py:(\d+)\)", page)
@@ -142,13 +151,13 @@ def test_the_page_names_every_fault():
     assert not [fault for fault in load().FAULTS if f"`{fault}`" not in page]
 
 
-def test_faults_are_listed_without_torch(tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
-    blocked = {"PYTHONPATH": str(tmp_path)}
-    listed = run("--json", env=blocked)
+def test_faults_are_listed_without_torch():
+    """-S leaves out site-packages, so torch cannot be found."""
+    bare = [sys.executable, "-S", str(PROGRAM)]
+    listed = subprocess.run([*bare, "--json"], capture_output=True, text=True)
     assert listed.returncode == 0
     assert {"branch", "mismatch", "uneven", "exception", "shapes"} <= set(json.loads(listed.stdout))
-    refused = run("--fault", "branch", env=blocked)
+    refused = subprocess.run([*bare, "--fault", "branch"], capture_output=True, text=True)
     assert refused.returncode == 2
     assert "pip install torch" in refused.stderr
 
