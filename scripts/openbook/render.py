@@ -41,8 +41,8 @@ class Fence:
     follows: bool = False  # nothing but blank lines between it and the fence before
 
     def line_of(self, number: int) -> int:
-        """The page's line for a line of the source (from 1); outside of it, the opening line."""
-        return self.lines[number - 1] if 0 < number <= len(self.lines) else self.start
+        """The page's line for a line of the source (from 1); the opening line for 0, the last for what follows."""
+        return self.lines[min(number, len(self.lines)) - 1] if number > 0 and self.lines else self.start
 
 
 @dataclass
@@ -134,7 +134,7 @@ class RecordingFences(SuperFencesBlockPreprocessor):
         super().process_nested_block(ws, content, start, end)
 
     def _store(self, source, code, start, end):
-        code = f'<div data-fence="{len(self.taken)}">{code}</div>'
+        code = f'<div data-openbook-fence="{len(self.taken)}">{code}</div>'
         self.taken.append(self.pending)
         super()._store(source, code, start, end)
 
@@ -152,9 +152,9 @@ class Scan(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
-        if "data-fence" in values:
+        if "data-openbook-fence" in values:
             around = {word for name, classes in self.stack for word in (name, *classes)}
-            self.shown[int(values["data-fence"])] = frozenset(around)
+            self.shown[int(values["data-openbook-fence"])] = frozenset(around)
         if tag not in VOID:
             self.stack.append((tag, (values.get("class") or "").split()))
 
@@ -175,9 +175,10 @@ def attributes_of(info: str) -> list[tuple[str, str]]:
     if match is None:
         return []
     if match["attrs"] is not None:
-        return [(str(key), str(value)) for key, value in get_attrs(match["attrs"])]
-    options = RE_OPTIONS.finditer(match["options"] or "")
-    return [(option["key"], option["value"] if option["value"] is not None else option["key"]) for option in options]
+        pairs = get_attrs(match["attrs"])
+    else:
+        pairs = [option.group("key", "value") for option in RE_OPTIONS.finditer(match["options"] or "")]
+    return [(key, key if value is None else value) for key, value in pairs]
 
 
 def aligned(page: Sequence[str], lines: Sequence[str]) -> list[int]:

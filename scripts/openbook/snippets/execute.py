@@ -33,7 +33,7 @@ class Unit:
     item: Item
     line: int  # of the page
     text: str
-    code: int
+    code: int | None  # None: any, as the page itself shows it
     printed: str | None  # what it must print; None: anything
     printed_line: int = 0
 
@@ -64,9 +64,9 @@ def units(item: Item) -> Iterator[Unit]:
     fence, code = item.fence, item.expectation.exit
     if item.dialect.name == "console":
         commands = console.split(fence.source)
-        for command in commands:
+        for command, after in zip(commands, [*commands[1:], None]):
             line = fence.line_of(command.line)
-            wanted = code if command is commands[-1] else 0
+            wanted = code if after is None else None if "$?" in after.text else 0
             yield Unit(item, line, command.text, wanted, "\n".join(command.output), line)
     elif item.output:
         yield Unit(item, fence.start, fence.source, code, item.output.source, item.output.start)
@@ -106,7 +106,8 @@ def prepare(kind: str, parts: Sequence[Unit], mark: str) -> tuple[list[str], dic
         return [*start, name], {name: parts[0].text + "\n"}
     files = {f"snippet_{n}{SUFFIX[kind]}": unit.text + "\n" for n, unit in enumerate(parts, 1)}
     if kind == "shell":
-        show = f"""printf '\\n{mark} %d\\n' "$?" """
+        # The exit code is given back, so that the next command can ask for it.
+        show = f"""code=$?; printf '\\n{mark} %d\\n' $code; (exit $code)"""
         lines = [f"trap {quoted(show)} EXIT", *(f". /work/{name}\n{show}" for name in files)]
         return ["bash", "session.sh"], {**files, "session.sh": "\n".join(lines)}
     driver = Path(__file__).with_name("driver.py").read_text(encoding="utf-8")
@@ -144,14 +145,14 @@ def judge(parts: Sequence[Unit], result: sandbox.Result, mark: str) -> Iterator[
     for n, unit in enumerate(parts):
         output = pieces[2 * n] if 2 * n < len(pieces) else ""
         code = int(pieces[2 * n + 1]) if 2 * n + 1 < len(pieces) else None
-        if code == unit.code and (unit.printed is None or expected.matches(unit.printed, output)):
+        if code is not None and unit.code in (code, None) and (unit.printed is None or expected.matches(unit.printed, output)):
             continue
         lacking = absent(output)
         if lacking:
             yield notice(unit.item, f"it needs {lacking}, which this machine does not have")
         elif code is None:
             yield unfinished(unit, result, output)
-        elif code != unit.code:
+        elif unit.code not in (code, None):
             line = failing_line(unit, output)
             yield finding(unit, line, "run-exit", f"exit code {code}, not {unit.code}", tail(output))
         else:

@@ -18,7 +18,7 @@ from openbook.snippets.dialects.base import Dialect, Problem, Snippet
 # minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] (sbatch(1), --time)
 TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimited", re.I)
 SIZE = re.compile(r"\d+[KMGT]?B?", re.I)
-NOT_DIRECTIVE = re.compile(r"#[ \t]+SBATCH\b|#(?!SBATCH)sbatch\b", re.I)
+NEARLY_DIRECTIVE = re.compile(r"#[ \t]*SBATCH[ \t]+-", re.I)
 HETJOB = re.compile(r"(het|pack)job\b", re.I)
 
 
@@ -161,7 +161,7 @@ def own_rules(snippet: Snippet) -> Iterator[Problem]:
             found += some
     yield from combinations(found)
     for number, line in enumerate(lines, 1):
-        if NOT_DIRECTIVE.match(line):
+        if NEARLY_DIRECTIVE.match(line) and not line.startswith("#SBATCH"):
             yield Problem(number, "slurm-not-directive", "a comment to sbatch, not a directive", "write #SBATCH")
 
 
