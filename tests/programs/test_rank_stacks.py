@@ -102,7 +102,7 @@ Current thread 0x00007f01 (most recent call first):
 
 def test_group_treats_both_formats_alike(tmp_path):
     (tmp_path / "n1-rank0.txt").write_text(PYSPY)
-    (tmp_path / "n1-rank1.txt").write_text(FAULTHANDLER)
+    (tmp_path / "n1-rank1.txt").write_text(FAULTHANDLER * 2)  # two dumps in one log
     (tmp_path / "n2-rank2.txt").write_text(PYSPY.replace("Trainer.step (train.py:88)", "Trainer.save (train.py:95)"))
     groups = json.loads(run("group", "--json", *sorted(tmp_path.iterdir())).stdout)
     assert [sorted(group["ranks"]) for group in groups] == [[2], [0, 1]]
