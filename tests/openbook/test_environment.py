@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from openbook import ROOT
 
 PROBE = "from openbook import environment; print(environment.ensure('site'))"

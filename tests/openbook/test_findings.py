@@ -2,6 +2,7 @@ import io
 import json
 
 import pytest
+
 from openbook.findings import Finding, Misuse, report, run
 
 ERROR = Finding("docs/a.md", 3, 2, "missing-target", "error", "no such page", hint="near: b.md", target="c.md")

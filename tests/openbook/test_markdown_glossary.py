@@ -2,6 +2,7 @@ from xml.etree.ElementTree import fromstring
 
 import markdown
 import pytest
+
 from openbook import ROOT
 from openbook.markdown import glossary
 

@@ -2,6 +2,7 @@ import base64
 import hashlib
 
 import pytest
+
 from openbook.findings import Misuse
 from openbook.publish import policy_of, publish
 
