@@ -89,13 +89,20 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--chunks", type=int, default=8)
     p.add_argument("--json", action="store_true")
     o = p.parse_args(argv)
-    if min(o.tokens, o.hidden, o.vocab, o.chunks) < 1:
-        p.error("all sizes must be at least 1")
+    if not all(1 <= size <= 10**9 for size in (o.tokens, o.hidden, o.vocab, o.chunks)):
+        p.error("all sizes must be from 1 to 1000000000")
     try:
         result = measure(o.tokens, o.hidden, o.vocab, o.chunks)
     except ImportError:
         print("PyTorch is missing: pip install torch --index-url https://download.pytorch.org/whl/cpu", file=sys.stderr)
         return 2
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        print(f"not enough memory, use fewer --tokens or a smaller --vocab: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
     if o.json:
         print(json.dumps({"tokens": o.tokens, "vocab": o.vocab, "bytes_per_logit": result}))
         return 0

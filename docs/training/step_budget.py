@@ -312,7 +312,7 @@ def number(text: str, most: float = 1e30) -> float:
 
 
 def count(text: str) -> int:
-    number(text)
+    number(text, most=1e12)
     return int(text)
 
 
@@ -324,7 +324,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, argparse.Argument
     raw = argparse.RawDescriptionHelpFormatter
     p = argparse.ArgumentParser(usage="%(prog)s [--model NAME] [options]", description=__doc__, formatter_class=raw)
     shape = p.add_argument_group("model")
-    shape.add_argument("--model", choices=PRESETS, help="preset (default llama2-7b); the options below change it")
+    shape.add_argument("--model", choices=PRESETS, help="preset (llama2-7b if no shape is given); options change it")
     for name in SHAPE:
         shape.add_argument("--" + name.replace("_", "-"), type=count)
     shape.add_argument("--params", type=number, help="only a parameter count, such as 7.5B: prints states alone")
@@ -386,8 +386,8 @@ def main(argv: list[str] | None = None) -> int:
         p.error(f"--tp {o.tp} does not divide {m.heads} heads and {m.kv_heads} key/value heads")
     if o.pp > m.layers:
         p.error(f"--pp {o.pp} is more than {m.layers} layers")
-    if o.reserve_gb < 0:
-        p.error("--reserve-gb must not be negative")
+    if not 0 <= o.reserve_gb < math.inf:
+        p.error("--reserve-gb must be a finite number and not negative")
     result = budget(m, o)
     if o.json:
         print(json.dumps(result))

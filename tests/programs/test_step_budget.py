@@ -148,7 +148,9 @@ def test_text_says_whether_it_fits():
         ("--seq 0", "must be above 0"),
         ("--hfu 1.5", "at most 1"),
         ("--tokens many", "invalid number"),
-        ("--reserve-gb -1", "must not be negative"),
+        ("--reserve-gb -1", "not negative"),
+        ("--reserve-gb nan", "must be a finite number"),
+        ("--gpus 99999999999999999999", "at most 1e+12"),
         ("--mfu 0.4 --hfu 0.4", "not allowed with"),
     ],
 )
@@ -177,6 +179,23 @@ def test_loss_peak_in_bytes_per_logit():
     expected = {"upcast": 12, "upcast_bf16_kept": 14, "upcast_both_kept": 18, "no_upcast": 6}
     assert {k: found[k] for k in expected} == pytest.approx(expected, abs=0.3)
     assert found["chunked"] < 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [("--tokens 0", "must be from 1"), ("--vocab 1" + "0" * 30, "from 1")]
+)
+def test_loss_peak_refuses_sizes(arguments, message):
+    done = program("loss_peak.py", arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_loss_peak_without_memory_ends_with_2_and_a_message():
+    pytest.importorskip("torch", reason=TORCH)
+    done = program("loss_peak.py", "--tokens 1000000000 --hidden 1000000")  # 4 PB
+    assert done.returncode == 2
+    assert "use fewer --tokens" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["step_budget.py --measure", "loss_peak.py"])
