@@ -5,18 +5,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-try:
-    from selectolax.lexbor import LexborHTMLParser, LexborNode
-except ImportError as missing:
-    from openbook.findings import Misuse
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-    raise Misuse("selectolax is missing: pip install selectolax==1.0.2") from missing
-
+from openbook.links.article import article_of
 from openbook.links.leaks import leaks
 from openbook.links.problem import THEME
 
-# Where the article stands: Material, MkDocs' own themes, and any page that is marked up well.
-_ARTICLES = ("article.md-content__inner", "[role=main]", "[itemprop=articleBody]", "main", "article", "body")
 _LINKS = "[href], [src]"  # in :is(…), since an element would be listed for each of several selectors
 _RARE_LINKS = (  # (what the text of such a page contains, the elements)
     (b"srcset", "[srcset], [imagesrcset]"),
@@ -25,7 +19,7 @@ _RARE_LINKS = (  # (what the text of such a page contains, the elements)
     (b"action", "form[action], [formaction]"),
     (b"http-equiv", "meta[http-equiv]"),
     (b"og:", "meta[property^='og:']"),
-    (b"twitter:", "meta[name^='twitter:image']"),
+    (b"twitter:image", "meta[name^='twitter:image']"),
 )
 _PAINT = ("style", "fill", "stroke", "marker-start", "marker-mid", "marker-end", "clip-path", "mask", "filter")
 _PAINTED = f":is({', '.join(f'[{name}]' for name in _PAINT)})"
@@ -63,7 +57,7 @@ class Page:
 def read(file: str, html: bytes) -> Page:
     """Parse one page. Comments and <template> hold no links; <noscript> does, for readers without scripts."""
     tree = LexborHTMLParser(html)
-    article = next((node for query in _ARTICLES if (node := tree.css_first(query)) is not None), tree.root)
+    article = article_of(tree)
     page = Page(file)
     if article is None:
         return page
@@ -75,12 +69,15 @@ def read(file: str, html: bytes) -> Page:
     counted: Counter[str] = Counter()
     for node in tree.css(query):
         _link(page, node, node.mem_id in inside, counted)
-    if b"url(" in lower:
+    if _has_paint(lower):
         _painted(page, tree, article, counted)
+    if b"<style" in lower:
+        for node in tree.css("style"):
+            page.links += [Link("style", url, THEME) for url in css_addresses(node.text())]
     _ids(page, tree, article, b"<noscript" in lower)
     if b"noindex" in lower and (robots := tree.css_first("meta[name=robots]")):
         page.noindex = "noindex" in (robots.attributes.get("content") or "").lower()
-    page.leaked = list(leaks(tree, article, lower))
+    page.leaked = list(leaks(article, lower))
     return page
 
 
@@ -160,20 +157,27 @@ def css_addresses(css: str) -> Iterator[str]:
         yield match[1] or match[2] or ""
 
 
+def _has_paint(lower: bytes) -> bool:
+    """Whether some `url(` stands inside a tag."""
+    at = lower.find(b"url(")
+    while at >= 0:
+        if lower.rfind(b"<", 0, at) > lower.rfind(b">", 0, at):
+            return True
+        at = lower.find(b"url(", at + 4)
+    return False
+
+
 def _painted(page: Page, tree: LexborHTMLParser, article: LexborNode, counted: Counter[str]) -> None:
-    """`fill="url(#shade)"`, `marker-end="url(#arrow)"`, `style="background: url(…)"`, <style> elements."""
-    if nodes := tree.css(_PAINTED):
-        inside = {node.mem_id for node in article.css(_PAINTED)}
-        for node in nodes:
-            for value in map(node.attributes.get, _PAINT):
-                for url in css_addresses(value) if value and "url(" in value else ():
-                    nth = THEME
-                    if node.mem_id in inside:
-                        nth = counted[url]
-                        counted[url] += 1
-                    page.links.append(Link(node.tag, url, nth))
-    for node in tree.css("style"):
-        page.links += [Link("style", url, THEME) for url in css_addresses(node.text())]
+    """`fill="url(#shade)"`, `marker-end="url(#arrow)"`, `style="background: url(…)"`."""
+    inside = {node.mem_id for node in article.css(_PAINTED)}
+    for node in tree.css(_PAINTED):
+        for value in map(node.attributes.get, _PAINT):
+            for url in css_addresses(value) if value and "url(" in value.lower() else ():
+                nth = THEME
+                if node.mem_id in inside:
+                    nth = counted[url]
+                    counted[url] += 1
+                page.links.append(Link(node.tag, url, nth))
 
 
 def _ids(page: Page, tree: LexborHTMLParser, article: LexborNode, has_noscript: bool) -> None:
