@@ -1,4 +1,4 @@
-"""hung_collective.py hangs as documented, and docs/debugging/hung-job.md quotes its true lines."""
+"""hung_collective.py hangs as documented, and the pages of docs/debugging quote its true lines."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "debugging"
 PROGRAM = FOLDER / "hung_collective.py"
-PAGE = FOLDER / "hung-job.md"
+PAGES = (FOLDER / "hung-job.md", FOLDER / "index.md")
 TORCH = "needs PyTorch: pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 SOURCE = PROGRAM.read_text().splitlines()
 
@@ -131,7 +131,7 @@ def enclosing_function(number):
 
 
 def test_lines_quoted_on_the_page_are_lines_of_the_program():
-    page = PAGE.read_text()
+    page = "".join(path.read_text() for path in PAGES)
     quoted = {
         (int(line), name.rsplit(".", 1)[-1]) for line, name in re.findall(r"hung_collective\.py:(\d+) ([\w<>.]+)", page)
     }
@@ -147,7 +147,7 @@ def test_lines_quoted_on_the_page_are_lines_of_the_program():
 
 
 def test_the_page_names_every_fault():
-    page = PAGE.read_text()
+    page = "".join(path.read_text() for path in PAGES)
     assert not [fault for fault in load().FAULTS if f"`{fault}`" not in page]
 
 
