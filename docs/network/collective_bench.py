@@ -22,6 +22,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import statistics
@@ -41,7 +42,7 @@ def parse_size(text: str) -> int:
     """'64M' -> bytes; K, M and G are powers of 1024, as in nccl-tests."""
     suffix = SUFFIXES.get(text[-1:].upper())
     number = text[:-1] if suffix else text
-    if not number.isdigit() or int(number) == 0:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,14}", number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 4096, 64K, 16M or 1G")
     return int(number) * (suffix or 1)
 
@@ -55,9 +56,17 @@ def show_size(size: int) -> str:
 
 
 def positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 999999")
     return int(text)
+
+
+def amount(text: str) -> float:
+    """A finite number above 0; nan would pass every comparison of --expect."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
 
 
 def bus_factor(op: str, n: int) -> float:
@@ -71,13 +80,13 @@ def ring_steps(op: str, n: int) -> int:
 
 
 def sizes(args: argparse.Namespace, n: int) -> list[int]:
-    """Buffer sizes in bytes, rounded to whole elements for each of n ranks."""
+    """Buffer sizes in bytes up to and with --max-bytes, in whole elements for each of n ranks."""
     unit = DTYPE_BYTES[args.dtype] * n
-    wanted, size = [], args.min_bytes
-    while size <= args.max_bytes:
-        wanted.append(max(size // unit, 1) * unit)
+    wanted, size = [args.max_bytes], args.min_bytes
+    while size < args.max_bytes:
+        wanted.append(size)
         size *= args.factor
-    return sorted(set(wanted))
+    return sorted({max(size // unit, 1) * unit for size in wanted})
 
 
 def launched() -> dict[str, int] | None:
@@ -85,20 +94,20 @@ def launched() -> dict[str, int] | None:
     env = os.environ
     if "RANK" in env or "WORLD_SIZE" in env:
         names = {"rank": "RANK", "world": "WORLD_SIZE", "local": "LOCAL_RANK"}
-    elif int(env.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+    elif env.get("SLURM_STEP_NUM_TASKS", "1") != "1":
         names = {"rank": "SLURM_PROCID", "world": "SLURM_STEP_NUM_TASKS", "local": "SLURM_LOCALID"}
     else:
         return None
     missing = [name for name in (*names.values(), "MASTER_ADDR", "MASTER_PORT") if not env.get(name)]
     if missing:
-        raise SystemExit(
-            misuse(
-                f"a launcher started this process, but {', '.join(missing)} is not set.\n"
-                "Start it with torchrun, or export MASTER_ADDR (first host) and MASTER_PORT (a free port) before srun;\n"
-                "to run on this machine alone: env -u RANK -u WORLD_SIZE python3 collective_bench.py"
-            )
-        )
-    return {key: int(env[name]) for key, name in names.items()}
+        fix = "start it with torchrun, or export MASTER_ADDR (first host) and MASTER_PORT (a free port) before srun"
+        alone = "to run on this machine alone: env -u RANK -u WORLD_SIZE python3 collective_bench.py"
+        raise SystemExit(misuse(f"a launcher started this, but {', '.join(missing)} is not set:\n{fix};\n{alone}"))
+    place = {key: int(env[name]) for key, name in names.items() if re.fullmatch("[0-9]{1,7}", env[name])}
+    if len(place) < 3 or place["rank"] >= place["world"]:
+        given = ", ".join(f"{name}={env[name]}" for name in names.values())
+        raise SystemExit(misuse(f"not a rank below a number of ranks: {given}"))
+    return place
 
 
 def first_line(error: Exception) -> str:
@@ -141,11 +150,7 @@ def pattern(rank: int, segment: int) -> int:
 
 
 def make_call(op, dist, torch, n: int, rank: int, count: int, dtype, device):
-    """Buffers and the call of one collective.
-
-    Returns (call, fill, expected, result): `fill` writes the pattern, `result` is the tensor
-    that must equal `expected`, a list of one value for each of its equal segments.
-    """
+    """(call, fill, expected, result): `fill` writes the pattern, segment i of `result` must be expected[i]."""
     buffer = torch.empty(count, dtype=dtype, device=device)
     shard = torch.empty(count // n, dtype=dtype, device=device)
     total = [sum(pattern(r, s) for r in range(n)) for s in range(n)]
@@ -154,9 +159,6 @@ def make_call(op, dist, torch, n: int, rank: int, count: int, dtype, device):
         for segment in range(n):
             buffer.view(n, -1)[segment].fill_(pattern(rank, segment))
 
-    def fill_shard() -> None:
-        shard.fill_(pattern(rank, 0))
-
     if op == "all_reduce":
         return lambda: dist.all_reduce(buffer), fill_buffer, total, buffer
     if op == "broadcast":
@@ -164,7 +166,7 @@ def make_call(op, dist, torch, n: int, rank: int, count: int, dtype, device):
     if op == "all_gather":
         sources = [pattern(r, 0) for r in range(n)]
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # renamed in PyTorch 2.13
-        return lambda: gather(buffer, shard), fill_shard, sources, buffer
+        return lambda: gather(buffer, shard), lambda: shard.fill_(pattern(rank, 0)), sources, buffer
     if op == "reduce_scatter":
         scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
         return lambda: scatter(shard, buffer), fill_buffer, [total[rank]], shard
@@ -199,10 +201,8 @@ def time_calls(call, iters: int, torch, on_gpu: bool) -> list[float]:
 
 def measure(op: str, size: int, args, torch, dist, place: dict[str, int], device) -> dict:
     """One row: check the result, warm up, time; the slowest rank counts, the median is reported."""
-    n, dtype = place["world"], getattr(torch, args.dtype)
-    call, fill, expected, result = make_call(
-        op, dist, torch, n, place["rank"], size // DTYPE_BYTES[args.dtype], dtype, device
-    )
+    n, dtype, count = place["world"], getattr(torch, args.dtype), size // DTYPE_BYTES[args.dtype]
+    call, fill, expected, result = make_call(op, dist, torch, n, place["rank"], count, dtype, device)
     fill()
     call()
     wrong = torch.tensor(float(count_wrong(result, expected, TOLERANCE[args.dtype])), device=device)
@@ -270,10 +270,8 @@ def run_rank(args: argparse.Namespace, place: dict[str, int]) -> int:
         dist.init_process_group(backend, rank=rank, world_size=n, timeout=timedelta(seconds=args.timeout))
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        return misuse(
-            f"rank {rank} of {n} could not join the group at {where}: {first_line(error)}\n"
-            "Check that the port is free on the first host, that every rank was started, and GLOO_SOCKET_IFNAME."
-        )
+        hint = "Check that the port is free on the first host, that every rank was started, and GLOO_SOCKET_IFNAME."
+        return misuse(f"rank {rank} of {n} could not join the group at {where}: {first_line(error)}\n{hint}")
     talks = rank == 0 and not args.json
     if talks:
         kind = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
@@ -317,6 +315,8 @@ def report(args, rows: list[dict], backend: str, n: int, version: str, quiet: bo
 
 def spawn(args: argparse.Namespace) -> int:
     """Start args.ranks copies of this program on this machine; the worst exit code counts."""
+    if args.ranks > 64:  # each is a process with PyTorch in it
+        return misuse(f"--ranks {args.ranks}: at most 64 on one machine without a launcher; --dry-run takes more")
     if importlib.util.find_spec("torch") is None:
         return misuse(NO_TORCH)
     with socket.socket() as probe:
@@ -327,9 +327,8 @@ def spawn(args: argparse.Namespace) -> int:
     if sys.platform == "linux":
         env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are here; do not depend on the host's name
     command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:]]
-    ranks = [
-        subprocess.Popen(command, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(args.ranks)
-    ]
+    places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(args.ranks)]
+    ranks = [subprocess.Popen(command, env={**env, **place}) for place in places]
     try:
         while any(process.poll() is None for process in ranks):
             if any(process.poll() for process in ranks):
@@ -337,11 +336,13 @@ def spawn(args: argparse.Namespace) -> int:
                 break
             time.sleep(0.05)
     finally:
-        for process in ranks:
-            if process.poll() is None:
-                process.terminate()
-    codes = [process.wait() for process in ranks]
-    return max(code if code >= 0 else 1 for code in codes if code != -signal.SIGTERM)  # SIGTERM: ended by us
+        stopped = [process for process in ranks if process.poll() is None]
+        for process in stopped:
+            process.terminate()
+    codes = [process.wait() for process in ranks if process not in stopped]
+    if min(codes) < 0:
+        print(f"collective_bench: a rank died of signal {-min(codes)} (9: out of memory?)", file=sys.stderr)
+    return max(code if code >= 0 else 1 for code in codes)
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -353,31 +354,25 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("-n", "--iters", type=positive, default=20, help="timed calls of each size, default 20")
     parser.add_argument("-w", "--warmup", type=positive, default=5, help="untimed calls of each size, default 5")
     parser.add_argument("--dtype", choices=DTYPE_BYTES, default="float32")
-    parser.add_argument(
-        "--backend", choices=("auto", "gloo", "nccl"), default="auto", help="auto: nccl if there are GPUs"
-    )
-    parser.add_argument(
-        "--ranks", type=positive, default=2, help="local ranks when no launcher started this, default 2"
-    )
+    parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto", help="auto: nccl on GPUs")
+    parser.add_argument("--ranks", type=positive, default=2, help="without a launcher: ranks to start here, default 2")
     parser.add_argument("--timeout", type=positive, default=120, help="seconds to wait for a peer, default 120")
-    parser.add_argument("--expect", type=float, metavar="GB/s", help="exit 1 if an op's peak busbw is lower")
+    parser.add_argument("--expect", type=amount, metavar="GB/s", help="exit 1 if an op's peak busbw is lower")
     parser.add_argument("--dry-run", action="store_true", help="print sizes, factors and bytes moved; needs no PyTorch")
+    parser.add_argument("--link", type=amount, metavar="GB/s", help="dry run: predict times, link of one direction")
     parser.add_argument(
-        "--link", type=float, metavar="GB/s", help="dry run: predict times for this link, per direction"
-    )
-    parser.add_argument(
-        "--alpha", type=float, default=0.0, metavar="us", help="dry run: latency of one step, default 0"
+        "--alpha", type=amount, default=0.0, metavar="us", help="dry run with --link: latency of one step"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     args = parser.parse_args(argv)
-    args.ops = list(OPS) if args.op == "all" else args.op.split(",")
+    args.ops = list(OPS) if args.op == "all" else args.op.replace(" ", "").split(",")
     unknown = [op for op in args.ops if op not in OPS]
     if unknown:
         parser.error(f"unknown --op {', '.join(unknown)}; choose from {', '.join(OPS)}, or all")
     if args.factor < 2 or args.min_bytes > args.max_bytes:
         parser.error("--factor must be 2 or more, and --min-bytes at most --max-bytes")
-    if args.link is not None and args.link <= 0:
-        parser.error("--link must be above 0 GB/s")
+    if args.alpha and not args.link:
+        parser.error("--alpha needs --link")
     return args
 
 
@@ -389,8 +384,16 @@ def main() -> int:
         return misuse(f"a collective needs at least 2 ranks, this run has {n}: raise --ranks or --nproc-per-node")
     if args.dry_run:
         return dry_run(args, n) if not place or place["rank"] == 0 else 0
+    if place:  # Ctrl-C must also end a rank that waits inside a collective
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_rank(args, place) if place else spawn(args)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

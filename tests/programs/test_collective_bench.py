@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 PROGRAM = Path(__file__).parents[2] / "docs/network/collective_bench.py"
 TORCH = "needs PyTorch: pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
+
+JOINED = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
 
 
 def run(*arguments, **environment):
@@ -74,6 +77,11 @@ def test_sizes_are_whole_elements_for_every_rank():
     assert bench.sizes(args, 7) == sorted({size // 14 * 14 for size in (1024, 4096, 16384, 65536, 262144, 1048576)})
 
 
+def test_last_size_is_the_one_asked_for():
+    bench = load()
+    assert bench.sizes(bench.parse(["-b", "1K", "-e", "8K", "-f", "4"]), 8) == [1024, 4096, 8192]
+
+
 def test_pattern_tells_an_exchange_from_a_copy():
     pattern = load().pattern
     assert all(pattern(r, s) != pattern(s, r) for r in range(8) for s in range(8) if (r - s) % 5)
@@ -118,15 +126,25 @@ def test_wrong_elements_are_counted_by_segment():
     assert bench.count_wrong(result, [2, 1], 0.0) == 4
 
 
+def test_ctrl_c_ends_all_ranks_without_traceback():
+    pytest.importorskip("torch", reason=TORCH)
+    clean = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
+    command = [sys.executable, PROGRAM, "--backend", "gloo", "-b", "4M", "-e", "4M", "-n", "999999"]
+    with subprocess.Popen(command, env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as bench:
+        assert "2 ranks" in bench.stdout.readline()
+        bench.send_signal(signal.SIGINT)
+        rest = bench.communicate(timeout=30)[0]  # returns only when the ranks have closed the pipe, too
+    assert bench.returncode == 130
+    assert "Traceback" not in rest
+
+
 def test_port_in_use_is_named():
     pytest.importorskip("torch", reason=TORCH)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = run(
-            "--backend", "gloo", RANK="0", LOCAL_RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port
-        )
+        done = run("--backend", "gloo", **{**JOINED, "MASTER_PORT": port})
     assert done.returncode == 2
     assert f"127.0.0.1:{port}" in done.stderr
     assert "port is free" in done.stderr
@@ -140,6 +158,15 @@ def test_port_in_use_is_named():
         (["-b", "1X"], {}, "'1X' is not a size"),
         (["-b", "2M", "-e", "1M"], {}, "--min-bytes at most --max-bytes"),
         (["--ranks", "1"], {}, "at least 2 ranks"),
+        (["--ranks", "65"], {}, "at most 64"),
+        (["--expect", "nan"], {}, "'nan' is not a number above 0"),
+        (["--dry-run", "--link", "inf"], {}, "'inf' is not a number above 0"),
+        (["--dry-run", "--link", "3", "--alpha=-5"], {}, "'-5' is not a number above 0"),
+        (["--dry-run", "--alpha", "5"], {}, "--alpha needs --link"),
+        (["--timeout", "99999999999999"], {}, "not a whole number from 1 to 999999"),
+        ([], {**JOINED, "RANK": "a"}, "not a rank below a number of ranks: RANK=a"),
+        ([], {**JOINED, "RANK": "2"}, "not a rank below a number of ranks: RANK=2, WORLD_SIZE=2"),
+        (["--dry-run"], {"SLURM_STEP_NUM_TASKS": "x"}, "SLURM_PROCID, SLURM_LOCALID"),
         ([], {"RANK": "0", "WORLD_SIZE": "2"}, "LOCAL_RANK, MASTER_ADDR, MASTER_PORT is not set"),
         ([], {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, "MASTER_ADDR, MASTER_PORT"),
     ],
