@@ -64,7 +64,7 @@ def test_parameter_counts_are_exact(model, parameters):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "published", "error"),  # errors as stated on the page
+    ("arguments", "published", "error"),  # errors as on the page, and one more run
     [
         ("--model llama2-7b --tokens 2T --device a100", 184_320, 0.04),
         ("--model llama2-13b --tokens 2T --device a100", 368_640, -0.01),
