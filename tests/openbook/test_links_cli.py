@@ -16,7 +16,7 @@ SCRIPT = ROOT / "scripts" / "check_links.py"
 CONFIG = "site_name: Small\nsite_url: https://x.example/\nmarkdown_extensions: [attr_list]\n"
 
 
-def run(*arguments: str | Path, cwd: Path, isolated: bool = False) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     return subprocess.run(
         [sys.executable, SCRIPT, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, env=env, timeout=60
@@ -140,6 +140,20 @@ def test_the_book_is_built_when_no_site_is_given(tmp_path):
     assert done.returncode == 1
     assert (tmp_path / "docs/data/anchors.txt").read_text() == "index#t\nsub/a#a\n"
     assert "2 anchors added" in done.stderr
+
+
+def test_external_addresses_with_state_and_exemptions(tmp_path):
+    pytest.importorskip("urllib3", reason="needs urllib3: pip install urllib3==2.8.0")
+    url = "https://x.example/"
+    put(tmp_path, {"site/index.html": f"<main><a href='{url}'>x</a></main>", "state.json": "{}", "bad.json": "["})
+    put(tmp_path, {"x.toml": f'[[ignore]]\npattern = "{url}"\nreason = "closed"\nexpires = 2020-01-01\n'})
+    done = run("--site", "site", "--external", "all", "--state", "state.json", "--exempt", "x.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.startswith("x.toml:1: error [expired-exemption]")
+    assert (tmp_path / "state.json").read_text() == "{}\n"
+    done = run("--site", "site", "--external", "new", "--state", "bad.json", "--exempt", "none.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "bad.json cannot be read" in done.stderr
 
 
 def test_help_needs_nothing_installed(tmp_path):

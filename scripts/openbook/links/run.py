@@ -1,22 +1,28 @@
 """From a folder to findings: the sequence that the command line and the tests call."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from openbook import ROOT
 from openbook.findings import Finding, Misuse
 from openbook.links import published, whole
 from openbook.links.address import Home
 from openbook.links.book import Book
-from openbook.links.check import Result, check
+from openbook.links.check import Result, check, merged
 from openbook.links.page import read
 from openbook.links.problem import Problem
 from openbook.links.site import Site
 from openbook.links.source import Tracer
 from openbook.links.suggest import Suggester
+
+if TYPE_CHECKING:
+    from openbook.links.external import Visit
 
 
 def build(config: Path, folder: Path) -> None:
@@ -65,6 +71,14 @@ def findings(site: Site, book: Book | None, shown_root: str = "") -> tuple[Resul
     if book is not None:
         found |= dict.fromkeys(_lost(book, result, tracer, suggester))
     return result, list(found)
+
+
+def external_findings(
+    visit: Visit, result: Result, site: Site, book: Book | None, shown_root: str = ""
+) -> Iterator[Finding]:
+    """Ask the other sites that the pages link to; `result` is what `findings` returned."""
+    problems = merged(visit.problems(result))
+    yield from dict.fromkeys(_findings(problems, Tracer(site, book, shown_root), Suggester(result, book)))
 
 
 def _findings(problems: list[Problem], tracer: Tracer, suggester: Suggester) -> Iterator[Finding]:
