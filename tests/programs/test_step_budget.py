@@ -192,7 +192,7 @@ def test_loss_peak_refuses_sizes(arguments, message):
 
 def test_loss_peak_without_memory_ends_with_2_and_a_message():
     pytest.importorskip("torch", reason=TORCH)
-    done = program("loss_peak.py", "--tokens 1000000000 --hidden 1000000")  # 4 PB
+    done = program("loss_peak.py", "--vocab 1000000000 --hidden 1000000")  # 4 PB, more than an address space
     assert done.returncode == 2
     assert "use fewer --tokens" in done.stderr
     assert "Traceback" not in done.stderr
