@@ -277,7 +277,10 @@ class Renderer:
     def shows(self, marked: Iterable[int]) -> set[int]:
         """Which of these lines of the last page a reader sees as running text."""
         self.recorder.marked = frozenset(marked)
-        return Scan(self.convert(self.text)).marks
+        try:
+            return Scan(self.convert(self.text)).marks
+        except Exception:  # an extension that the marks disturb: nothing is known, so all may be
+            return set(marked)
 
     def origin(self, page: list[str], lines: list[str]) -> list[int]:
         origin = list(self.snippets.origin) if self.snippets else list(range(1, len(page) + 1))

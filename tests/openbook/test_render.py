@@ -10,21 +10,13 @@ from openbook import ROOT
 from openbook.findings import Misuse
 from openbook.render import Line, Renderer, aligned, attributes_of
 
-EXTENSIONS = [
-    "admonition",
-    "attr_list",
-    "def_list",
-    "footnotes",
-    "md_in_html",
-    "tables",
-    "pymdownx.critic",
-    "pymdownx.details",
-    "pymdownx.highlight",
-    "pymdownx.inlinehilite",
-    "pymdownx.snippets",
-    "pymdownx.superfences",
-]
-CONFIG = "site_name: Test\nmarkdown_extensions: [{}, {{pymdownx.tabbed: {{alternate_style: true}}}}]\n"
+CONFIG = """\
+site_name: Test
+markdown_extensions:
+  [admonition, attr_list, def_list, footnotes, md_in_html, tables, pymdownx.details, pymdownx.highlight,
+  pymdownx.inlinehilite, pymdownx.snippets, pymdownx.superfences, pymdownx.critic: {mode: accept},
+  pymdownx.tabbed: {alternate_style: true}]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +24,7 @@ def site(tmp_path_factory):
     """A site with files to include, whose one page is written anew by each test."""
     root = tmp_path_factory.mktemp("site")
     (root / "docs").mkdir()
-    (root / "mkdocs.yml").write_text(CONFIG.format(", ".join(EXTENSIONS)))
+    (root / "mkdocs.yml").write_text(CONFIG)
     (root / "three.py").write_text("import os\n\nprint(1)\n")
     (root / "four.md").write_text("An included paragraph.\n\n```python\nincluded = 1\n```\n\nEnd.\n")
     (root / "parts.py").write_text("# --8<-- [start:a]\na = 1\n# --8<-- [end:a]\nb = 2\n")

@@ -70,6 +70,7 @@ def test_understood(renderer, info, expectation):
         ('python {check=run session="a b"}', "unknown-value"),
         ("python {check=run check=lint}", "repeated-attribute"),
         ('python {hl_lines="2"}', "unknown-value"),
+        ('python {hl_lines="0"}', "unknown-value"),
         ('python {hl_lines="x"}', "unknown-value"),
         ('python {linenums="x"}', "unknown-value"),
     ],

@@ -132,11 +132,12 @@ def test_shellcheck_errors_are_found():
 
 
 def test_transcripts_are_split():
-    commands = split("before\n$ a \\\n  b\nout\n$ cat <<EOF\n> x\n> EOF\nx\n> not a command\n$ c\n")
+    commands = split("before\n$ a \\\n  b\nout\n$ cat <<EOF\n> x\n> EOF\nx\n> not a command\n$ c\n> out\n$ d \\\n> e\n")
     assert [(one.line, one.text, one.output) for one in commands] == [
         (2, "a \\\n  b", ["out"]),
         (5, "cat <<EOF\nx\nEOF", ["x", "> not a command"]),
-        (10, "c", [""]),
+        (10, "c", ["> out"]),
+        (12, "d \\\ne", [""]),
     ]
 
 

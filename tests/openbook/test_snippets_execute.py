@@ -60,6 +60,7 @@ def rules(findings):
         "```bash {check=run session=a}\nX=1\ncd /tmp\n```\n\n```console {check=run session=a}\n$ echo $X $PWD\n1 /tmp\n```\n",
         "```pycon {check=run session=a}\n>>> x = 1\n```\n\n```pycon {check=run session=a}\n>>> x\n1\n```\n",
         "```python\nraise SystemExit(1)  # not asked to run\n```\n",
+        "```python {check=compile}\nraise SystemExit(1)\n```\n",
     ],
 )
 def test_passes(run, text):

@@ -3,6 +3,7 @@
 import functools
 import importlib.metadata
 import importlib.util
+import os
 import re
 import secrets
 import shutil
@@ -18,7 +19,6 @@ from openbook.snippets.cache import Cache, key_of
 from openbook.snippets.collect import Item, PageItems
 from openbook.snippets.dialects import console
 
-EXECUTED = ("run", "compile")
 SUFFIX = {"python": ".py", "pycon": ".pycon", "shell": ".sh", "c": ".c", "cpp": ".cpp"}
 COMPILERS = {"c": ["gcc", "-fsyntax-only"], "cpp": ["g++", "-fsyntax-only"]}
 # What a machine may lack without the page being wrong.
@@ -54,7 +54,7 @@ class Process:
 def processes(page: PageItems) -> list[Process]:
     found: dict[object, Process] = {}
     for item in page.items:
-        if item.level in EXECUTED and item.kind in SUFFIX:
+        if item.level == "run" or (item.level == "compile" and item.kind in COMPILERS):
             name = (item.expectation.session, item.kind) if item.expectation.session else id(item)
             found.setdefault(name, Process(item.kind, [], page.folder)).items.append(item)
     return list(found.values())
@@ -80,6 +80,11 @@ def beside(folder: Path | None) -> dict[str, Path]:
         return {}
     found = (path for path in folder.iterdir() if path.is_file() and not path.is_symlink())
     return {path.name: path for path in sorted(found) if path.suffix != ".md" and not path.name.startswith(".")}
+
+
+def patience() -> float:
+    """How much longer things take while other programs want the CPUs too."""
+    return min(max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), 4.0)
 
 
 @functools.cache
@@ -130,7 +135,8 @@ def run(process: Process, cache: Cache) -> list[Finding]:
         return []
     mark = f"end-{secrets.token_hex(8)}"
     command, made = prepare(process.kind, parts, mark)
-    result = sandbox.run(command, made, process.timeout, {name: files[name] for name in files if name not in made})
+    timeout = process.timeout * patience()
+    result = sandbox.run(command, made, timeout, {name: files[name] for name in files if name not in made})
     findings = list(judge(parts, result, mark))
     if not findings:
         cache.keep(digest)
@@ -145,7 +151,11 @@ def judge(parts: Sequence[Unit], result: sandbox.Result, mark: str) -> Iterator[
     for n, unit in enumerate(parts):
         output = pieces[2 * n] if 2 * n < len(pieces) else ""
         code = int(pieces[2 * n + 1]) if 2 * n + 1 < len(pieces) else None
-        if code is not None and unit.code in (code, None) and (unit.printed is None or expected.matches(unit.printed, output)):
+        if (
+            code is not None
+            and unit.code in (code, None)
+            and (unit.printed is None or expected.matches(unit.printed, output))
+        ):
             continue
         lacking = absent(output)
         if lacking:

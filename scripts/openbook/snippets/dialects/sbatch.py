@@ -3,9 +3,9 @@
 It parses every option before it looks for the controller, which it does not find.
 """
 
-import functools
 import re
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openbook.snippets import tools
@@ -28,23 +28,28 @@ PartitionName=main Nodes=ALL Default=YES
 NO_CLUSTER = re.compile(r"controller|configuration source|SelectType|plugin|resolve|munge|auth", re.I)
 
 
-@functools.cache
-def folder() -> tempfile.TemporaryDirectory:
-    made = tempfile.TemporaryDirectory(prefix="openbook-sbatch-")
-    Path(made.name, "slurm.conf").write_text(CONFIG, encoding="utf-8")
-    return made
+def ask_all(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
+    """Errors that sbatch reports; none where it is not installed."""
+    program = tools.find("sbatch")
+    tools.missed.discard("sbatch")  # a second opinion: nobody has to have it
+    if program is None or not snippets:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "slurm.conf").write_text(CONFIG, encoding="utf-8")
+        numbered = list(enumerate(snippets))
+        answers = tools.together(lambda one: ask(program, folder, *one), numbered)
+        for snippet, problems in zip(snippets, answers, strict=True):
+            for problem in problems:
+                yield snippet, problem
 
 
-def ask(snippet: Snippet) -> list[Problem]:
-    """Errors that sbatch reports; it names no lines, so the option's name finds them."""
-    text = snippet.source + "\n"
-    if not text.startswith("#!"):
-        text = "#!/bin/bash\n" + text
-    with tempfile.NamedTemporaryFile("w", suffix=".sbatch", dir=folder().name, encoding="utf-8") as script:
-        script.write(text)
-        script.flush()
-        command = [tools.find("sbatch"), "--test-only", script.name]
-        done = tools.call(command, env={"SLURM_CONF": f"{folder().name}/slurm.conf"})
+def ask(program: str, folder: Path, number: int, snippet: Snippet) -> list[Problem]:
+    """What it says of one script; it names no lines, so the option's name finds them."""
+    script = folder / f"{number}.sbatch"
+    start = "" if snippet.source.startswith("#!") else "#!/bin/bash\n"
+    script.write_text(f"{start}{snippet.source}\n", encoding="utf-8")
+    done = tools.call([program, "--test-only", str(script)], env={"SLURM_CONF": str(folder / "slurm.conf")})
     problems = []
     for message in re.findall(r"^sbatch: (?:error: |fatal: )?(.+)$", done.stderr, re.M):
         newer = re.match(r"unrecognized option '--([\w-]+)", message)

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from openbook.snippets import tools
 from openbook.snippets.dialects import bash, sbatch
 from openbook.snippets.dialects import slurm_options as options
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet
@@ -173,10 +172,7 @@ def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
         if not problems:
             sound.append(snippet)
     yield from bash.check(snippets)
-    if tools.find("sbatch"):
-        for snippet, problems in zip(sound, tools.together(sbatch.ask, sound), strict=True):
-            yield from bash.with_each(snippet, problems)
-    tools.missed.discard("sbatch")  # a second opinion: nobody has to have it
+    yield from sbatch.ask_all(sound)
 
 
 SLURM = Dialect("slurm", check, ("parse", "lint", "gpu"), ("sbatch",))

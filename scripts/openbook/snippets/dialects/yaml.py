@@ -17,22 +17,19 @@ Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
 
 
 class TooLarge(Exception):
-    """Aliases multiply, or contain themselves."""
+    """Aliases multiply."""
 
 
-def walk(node: yaml.Node, above: tuple[int, ...] = ()) -> Iterator[yaml.Node]:
+def walk(node: yaml.Node) -> Iterator[yaml.Node]:
     """Every node, as often as aliases repeat it."""
-    if id(node) in above:
-        raise TooLarge("an alias contains itself")
     yield node
-    above = (*above, id(node))
     if isinstance(node, yaml.SequenceNode):
         for child in node.value:
-            yield from walk(child, above)
+            yield from walk(child)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield from walk(key, above)
-            yield from walk(value, above)
+            yield from walk(key)
+            yield from walk(value)
 
 
 def duplicates(node: yaml.Node) -> Iterator[Problem]:
@@ -45,6 +42,10 @@ def duplicates(node: yaml.Node) -> Iterator[Problem]:
             if before is not key:
                 hint = f"first on line {before.start_mark.line + 1} of the snippet"
                 yield Problem(key.start_mark.line + 1, "yaml-duplicate-key", f"key {key.value!r} stands twice", hint)
+
+
+def describe(problem: Exception) -> str:
+    return "nested too deeply, or an alias contains itself" if isinstance(problem, RecursionError) else str(problem)
 
 
 def check(snippet: Snippet) -> Iterator[Problem]:
@@ -62,7 +63,7 @@ def check(snippet: Snippet) -> Iterator[Problem]:
         mark = problem.problem_mark or problem.context_mark
         yield Problem(mark.line + 1 if mark else 0, "yaml-syntax", str(problem.problem or problem.context))
     except (yaml.YAMLError, ValueError, RecursionError, TooLarge) as problem:
-        yield Problem(0, "yaml-syntax", str(problem) or "nested too deeply")
+        yield Problem(0, "yaml-syntax", describe(problem))
 
 
 YAML = Dialect("yaml", each(check), aliases=("yml",))
