@@ -12,11 +12,13 @@ Exit codes: 0 measured; 1 something to look into (above peak, below --at-least, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import math
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,14 +31,12 @@ DTYPES = {"float64": (8, 8), "float32": (4, 4), "tf32": (4, 4), "bfloat16": (2, 
 ALIASES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}
 DEFAULT_SIZES = {"cpu": [256, 512, 1024], "accelerator": [1024, 2048, 4096, 8192]}
 FREE_SECONDS = 60.0  # a longer run loads the machine for others: ask first
+MOST_SHAPES = 100_000
+HEAD = f"{'format':9}{'M':>6}{'N':>7}{'K':>7}{'GFLOP':>10}{'MB':>9}{'FLOP/B':>8}"
+FAILURES = (RuntimeError, TypeError, NotImplementedError)  # what PyTorch raises: out of memory, unsupported
 # bits of NVML's nvmlClocksEventReasons that mean "slower than the work would allow"
-SLOWDOWNS = {
-    0x04: "software power cap",
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
+SLOWDOWNS = {0x04: "software power cap", 0x08: "hardware slowdown", 0x20: "software thermal slowdown"}
+SLOWDOWNS.update({0x40: "hardware thermal slowdown", 0x80: "hardware power brake"})
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def parse_sizes(text: str) -> list[int]:
     for part in text.split(","):
         found = re.fullmatch(r"(\d+)(?::(\d+):(\d+))?", part)
         start, stop, step = (int(number or found[1]) for number in found.groups()) if found else (0, 0, 0)
-        if not found or not 0 < start <= stop or step < 1:
+        if not found or not 0 < start <= stop < 2**31 or step < 1 or (stop - start) // step >= MOST_SHAPES:
             raise argparse.ArgumentTypeError(f"{part!r} is neither a size nor START:STOP:STEP (from 1, STOP included)")
         sizes.extend(range(start, stop + 1, step))
     return sizes
@@ -87,7 +87,7 @@ def parse_peaks(text: str) -> dict[str, float]:
     peaks: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
-        if not re.fullmatch(r"\d*\.?\d+(e-?\d+)?", value) or float(value) == 0:
+        if not re.fullmatch(r"\d*\.?\d+(e-?\d\d?)?", value) or float(value) == 0:
             raise argparse.ArgumentTypeError(f"{part!r} is neither TFLOP/s nor FORMAT=TFLOP/s")
         peaks[parse_dtypes(name)[0] if name else ""] = float(value)
     return peaks
@@ -117,8 +117,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Stop with exit code 2 where options contradict each other; give a bare --peak its format."""
-    if args.iterations < 1 or min(args.warmup, args.soak, args.cold_mib) < 0:
-        parser.error("--iterations must be at least 1; --warmup, --soak and --cold-mib at least 0")
+    finite = all(0 <= number < math.inf for number in (args.warmup, args.soak, args.at_least or 0))  # not "nan"
+    if not finite or args.iterations < 1 or not 0 <= args.cold_mib <= 65536:
+        parser.error("--iterations must be at least 1; --warmup, --soak, --at-least at least 0; --cold-mib 0 to 65536")
+    if math.prod(len(sizes or [0]) for sizes in (args.m, args.n, args.k)) * len(args.dtype) > MOST_SHAPES:
+        parser.error(f"more than {MOST_SHAPES} shapes: give fewer sizes")
     if "" in args.peak:
         if len(args.dtype) > 1 or len(args.peak) > 1:
             parser.error("several formats have several peaks: --peak bf16=989,fp8=1979")
@@ -136,7 +139,7 @@ def make_shapes(args: argparse.Namespace) -> list[Shape]:
 def describe(shape: Shape, dtype: str) -> dict:
     """What is known of a shape without running it."""
     size = shape.bytes(dtype)
-    known = {"dtype": dtype, "m": shape.m, "n": shape.n, "k": shape.k, "flops": shape.flops, "bytes": size}
+    known = {"dtype": dtype, **vars(shape), "flops": shape.flops, "bytes": size}
     return {**known, "flops_per_byte": round(shape.flops / size, 1)}
 
 
@@ -162,13 +165,13 @@ def read_nvidia(gpu: str) -> dict | None:
 
 def read_amd() -> dict | None:
     """One reading of the busiest AMD GPU: MHz, W. rocm-smi names no reasons for slowdown."""
-    text = smi(["rocm-smi", "--showpower", "--showclocks", "--json"])
+    text = smi(["rocm-smi", "--showpower", "--showclocks", "--json"]) or ""
     readings = []
-    for card in (json.loads(text) if text else {}).values():
-        clock = re.search(r"\d+", card.get("sclk clock speed:", ""))
-        power = re.search(r"'(?:Average|Current Socket) Graphics Package Power \(W\)': '([\d.]+)'", str(card))
+    for card in re.findall(r"{[^{}]*}", text):  # a card's part; warnings can stand around the document
+        clock = re.search(r'"sclk clock speed:": "\((\d+)Mhz', card)
+        power = re.search(r'"(?:Average|Current Socket) Graphics Package Power \(W\)": "([\d.]+)"', card)
         if clock and power:
-            readings.append({"mhz": float(clock[0]), "watt": float(power[1]), "slowdowns": []})
+            readings.append({"mhz": float(clock[1]), "watt": float(power[1]), "slowdowns": []})
     return max(readings, key=lambda reading: reading["watt"], default=None)
 
 
@@ -206,9 +209,8 @@ class Bench:
 
     def name(self) -> str:
         """The device as people know it."""
-        if self.device.type == "cuda":
-            return self.torch.cuda.get_device_name(self.device)
-        return f"{self.device} ({platform.machine()}, {self.torch.get_num_threads()} threads)"
+        cpu = f"{self.device} ({platform.machine()}, {self.torch.get_num_threads()} threads)"
+        return self.torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else cpu
 
     def monitor(self) -> Monitor | None:
         """A started monitor where the device has a vendor's tool."""
@@ -277,8 +279,8 @@ class Bench:
         first = self.seconds(calls, 1)[0]
         self.seconds(calls, warmup)
         times = self.seconds(calls, iterations)
-        tera = shape.flops / 1e12
-        return {"first": tera / first, "median": tera / statistics.median(times), "best": tera / min(times)}
+        seconds = {"first": first, "median": statistics.median(times), "best": min(times)}
+        return {name: shape.flops / 1e12 / value for name, value in seconds.items()}
 
 
 def pick_device(torch, name: str):
@@ -307,15 +309,11 @@ def look_into(rows: list[dict], args: argparse.Namespace) -> list[str]:
     return findings
 
 
-HEAD = f"{'format':9}{'M':>6}{'N':>7}{'K':>7}{'GFLOP':>10}{'MB':>9}{'FLOP/B':>8}"
-
-
 def line(row: dict, peak: float | None) -> str:
     """A row for people."""
     text = f"{row['dtype']:9}{row['m']:>6}{row['n']:>7}{row['k']:>7}{row['flops'] / 1e9:>10.3f}"
     text += f"{row['bytes'] / 1e6:>9.1f}{row['flops_per_byte']:>8.1f}"
-    if "error" in row:
-        return text + "  failed"
+    text += "  failed" if "error" in row else ""
     if "median" in row:
         text += "".join(f"{row[key]:>9.3f}" for key in ("first", "median", "best"))
         text += f"{100 * row['median'] / peak:>8.1f}%" if peak else ""
@@ -324,15 +322,18 @@ def line(row: dict, peak: float | None) -> str:
 
 def run(args: argparse.Namespace, bench: Bench, shapes: list[Shape]) -> list[dict]:
     """Measure every format and shape; a shape that fails (out of memory, unsupported) becomes a row with `error`."""
-    rows, largest, end = [], max(shapes, key=lambda shape: shape.flops), time.monotonic() + args.soak
-    soak = bench.calls(largest, args.dtype[0]) if args.soak else None
-    while soak and time.monotonic() < end:
-        bench.seconds(soak, 10)
+    rows, end = [], time.monotonic() + args.soak
+    for shape in sorted(shapes, key=lambda shape: shape.flops, reverse=True) if args.soak else ():
+        with contextlib.suppress(*FAILURES):  # too large: soak with the next one; its own row tells
+            calls = bench.calls(shape, args.dtype[0])
+            while time.monotonic() < end:
+                bench.seconds(calls, 10)
+            break
     for dtype, shape in itertools.product(args.dtype, shapes):
         row = describe(shape, dtype)
         try:
             row.update(bench.measure(shape, dtype, args.warmup, args.iterations))
-        except (RuntimeError, TypeError, NotImplementedError) as error:
+        except FAILURES as error:
             row["error"] = str(error).splitlines()[0]
         rows.append(row)
         if not args.json:
@@ -349,8 +350,8 @@ def main() -> int:
         try:
             import torch
         except ImportError:
-            hint = "pip install torch --index-url https://download.pytorch.org/whl/cpu (or your GPU's index)"
-            parser.error(f"PyTorch is missing: {hint}; --dry-run does without")
+            fix = "pip install torch --index-url https://download.pytorch.org/whl/cpu (or your GPU's index)"
+            parser.error(f"PyTorch is missing: {fix}; --dry-run does without")
         try:
             bench = Bench(torch, pick_device(torch, args.device), args.data, args.cold_mib)
         except (ValueError, RuntimeError) as error:
@@ -369,7 +370,7 @@ def main() -> int:
     calls, flops = 1 + args.warmup + args.iterations, sum(shape.flops for shape in shapes)
     try:
         estimate = args.soak + sum(calls * flops / bench.rate(dtype) for dtype in args.dtype)
-    except (RuntimeError, TypeError, NotImplementedError) as error:
+    except FAILURES as error:
         parser.error(f"{bench.name()} cannot multiply {', '.join(args.dtype)}: {str(error).splitlines()[0]}")
     if estimate > FREE_SECONDS and not args.yes:
         parser.error(f"about {estimate:.0f} s of full load on {bench.name()}: add --yes, or give fewer, smaller shapes")
@@ -378,7 +379,7 @@ def main() -> int:
     if not args.json:
         print(f"{bench.name()}, PyTorch {torch.__version__}; {args.data} data, rotating through {args.cold_mib} MiB;")
         print(f"{args.warmup} warm-up and {args.iterations} measured calls a shape; first, median, best in TFLOP/s\n")
-        print(HEAD + "".join(f"{name:>9}" for name in ("first", "median", "best")) + (" of peak" if args.peak else ""))
+        print(f"{HEAD}{'first':>9}{'median':>9}{'best':>9}" + " of peak" * bool(args.peak), flush=True)
     monitor = bench.monitor()
     report["results"] = run(args, bench, shapes)
     report["clock_and_power"] = clocks = monitor.summary() if monitor else None
@@ -395,4 +396,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
     sys.exit(main())

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -84,6 +85,13 @@ def test_the_page_shows_what_the_dry_run_prints():
         (("--dtype", "fp3"), "unknown format 'fp3'"),
         (("--peak", "fast"), "neither TFLOP/s"),
         (("--iterations", "0"), "--iterations must be at least 1"),
+        (("--m", "99999999999"), "neither a size"),
+        (("--m", "1:1000000000:1"), "neither a size"),
+        (("--m", "1:1000:1", "--n", "1:1000:1"), "more than 100000 shapes"),
+        (("--peak", "1e400"), "neither TFLOP/s"),
+        (("--soak", "nan"), "--soak"),
+        (("--at-least", "nan", "--peak", "989"), "--at-least at least 0"),
+        (("--cold-mib", "99999999"), "--cold-mib 0 to 65536"),
         (("--dtype", "fp32,bf16", "--peak", "989"), "several formats"),
         (("--at-least", "70"), "needs --peak"),
     ],
@@ -115,9 +123,9 @@ def test_measures_on_the_cpu():
 
 def test_failed_shapes_and_results_off_the_peak_are_findings():
     pytest.importorskip("torch", reason=NO_TORCH)
-    # a product of 36 TB cannot be allocated; the other shape is measured nevertheless
+    # a product of 36 TB cannot be allocated; the soak and the other shape do without it
     result = sweep("--device", "cpu", "--m", "3000000,48", "--k", "1", "--warmup", "0", "--iterations", "2", "--yes",
-                   "--cold-mib", "0", "--dtype", "fp32,bf16", "--peak", "fp32=1e-9,bf16=1000", "--at-least", "50")  # fmt: skip
+                   "--soak", "0.1", "--cold-mib", "0", "--dtype", "fp32,bf16", "--peak", "fp32=1e-9,bf16=1000", "--at-least", "50")  # fmt: skip
     assert result.returncode == 1, result.stderr
     assert "% of the peak given" in result.stdout
     assert "LOOK: float32 3000000x3000000x1: " in result.stdout
@@ -130,6 +138,20 @@ def test_a_long_run_needs_yes_and_a_missing_device_is_misuse():
     assert result.returncode == 2 and "add --yes" in result.stderr
     result = sweep("--device", "xpu:7")
     assert result.returncode == 2 and "sees no xpu:7" in result.stderr
+
+
+def test_ctrl_c_ends_it_without_a_traceback():
+    pytest.importorskip("torch", reason=NO_TORCH)
+    command = [sys.executable, PROGRAM, "--device", "cpu", "--m", "256", "--soak", "90", "--cold-mib", "0", "--yes"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environment) as process:
+        started = time.monotonic()
+        assert "PyTorch" in process.stdout.readline()
+        assert time.monotonic() - started < 60  # seen before the soak ends, so it was flushed
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert "Traceback" not in errors
 
 
 def test_nvidia_reading_decodes_slowdowns(program, tool):
@@ -147,8 +169,11 @@ def test_nvidia_reading_decodes_slowdowns(program, tool):
 def test_amd_reading_takes_the_busiest_card(program, tool):
     card = '"sclk clock speed:": "(%sMhz)", "Max Graphics Package Power (W)": "750.0", "%s Graphics Package Power (W)": "%s"'
     idle, busy = card % ("132", "Average", "140.0"), card % ("1207", "Current Socket", "749.0")
-    tool("rocm-smi", f'echo \'{{"card0": {{{idle}}}, "card1": {{{busy}}}, "system": {{}}}}\'')
+    cards = f'{{"card0": {{{idle}}}, "card1": {{{busy}}}, "system": {{}}}}'
+    tool("rocm-smi", f"echo 'WARNING: {{low-power'; echo '{cards}'")
     assert program.read_amd() == {"mhz": 1207.0, "watt": 749.0, "slowdowns": []}
+    tool("rocm-smi", "echo no GPU here")
+    assert program.read_amd() is None
 
 
 def test_monitor_summarises_and_survives_a_missing_tool(program):
