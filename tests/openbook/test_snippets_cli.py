@@ -65,6 +65,17 @@ def test_a_page_outside_of_docs_from_anywhere(site, tmp_path_factory):
     assert call("--list", elsewhere / "page.md", cwd="/").stdout.startswith(f"{elsewhere}/page.md:3-5:"[1:])
 
 
+def test_a_list_that_is_not_whole_says_so(site):
+    extensions = "[pymdownx.superfences, pymdownx.snippets: {check_paths: true}]"
+    (site / "mkdocs.yml").write_text(f"site_name: Test\nmarkdown_extensions: {extensions}\n")
+    (site / "docs" / "index.md").write_text('--8<-- "absent.py"\n')
+    done = call("--list", "--config", "mkdocs.yml", cwd=site)
+    assert done.returncode == 1
+    assert "page.md:1-3" in done.stdout
+    assert "[render-error]" in done.stderr
+    assert "absent.py" in done.stderr
+
+
 def test_findings_and_table(site):
     (site / "docs" / "part" / "job.sbatch").write_text("#!/bin/bash\nset -e\n#SBATCH --nodes=2\n")
     (site / "docs" / "part" / "run.sh").write_text("if\n")

@@ -1,13 +1,13 @@
 """Batch scripts: what sbatch would refuse, ignore or change without a word."""
 
+import shutil
+
 import pytest
 
-from openbook.snippets import tools
 from openbook.snippets.dialects import slurm, slurm_options
 from openbook.snippets.dialects.base import Snippet
 
-needs_sbatch = pytest.mark.skipif(tools.find("sbatch") is None, reason="needs sbatch: apt install slurm-client")
-tools.missed.clear()
+needs_sbatch = pytest.mark.skipif(shutil.which("sbatch") is None, reason="needs sbatch: apt install slurm-client")
 
 
 def own(source, **options):

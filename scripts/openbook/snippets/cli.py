@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openbook import ROOT
-from openbook.findings import FORMATS, OK, Finding, Misuse, report
+from openbook.findings import FORMATS, Finding, Misuse, report
 from openbook.render import Renderer
 from openbook.snippets import execute, levels, static, tools
 from openbook.snippets.cache import Cache
-from openbook.snippets.collect import PageItems, collect
+from openbook.snippets.collect import RENDER_ERROR, PageItems, collect
 from openbook.snippets.dialects import BY_SUFFIX
 
 DESCRIPTION = """Check the code blocks of the book as a reader sees them.
@@ -90,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     pages = [collect(renderer, path, name_of(path)) for path in paths]
     if options.list:
         show(pages, options.format)
-        return OK
+        lost = [found for page in pages for found in page.findings if found.rule == RENDER_ERROR]
+        return report(lost, out=sys.stderr)
     findings = check(pages, files, options.run)
     if not options.paths and renderer.docs == ROOT / "docs":
         findings += levels.compare(levels.skips(pages), levels.allowed())

@@ -11,6 +11,7 @@ from openbook.snippets.contract import Expectation
 from openbook.snippets.dialects import BY_NAME, EVERY, Dialect
 
 OUTPUT = "output"
+RENDER_ERROR = "render-error"
 OWN = Expectation("own")  # rendered and validated by the book's own fences
 # Which fences may share a session: those that one process can run.
 KINDS = {"python": "python", "pycon": "pycon", "bash": "shell", "console": "shell"}
@@ -110,7 +111,7 @@ def collect(renderer: Renderer, path: Path, name: str) -> PageItems:
     findings += broken.swallowed(page, flipped)
     if page.failure:
         message = f"the page cannot be rendered: {type(page.failure).__name__}: {page.failure}"
-        findings.append(Finding(name, 0, 0, "render-error", "error", message))
+        findings.append(Finding(name, 0, 0, RENDER_ERROR, "error", message))
     items = []
     for fence in page.fences:
         item, mistakes = item_of(fence, renderer.own_fences, flipped)

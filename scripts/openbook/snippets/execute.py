@@ -21,9 +21,16 @@ from openbook.snippets.dialects import console
 
 SUFFIX = {"python": ".py", "pycon": ".pycon", "shell": ".sh", "c": ".c", "cpp": ".cpp"}
 COMPILERS = {"c": ["gcc", "-fsyntax-only"], "cpp": ["g++", "-fsyntax-only"]}
-# What a machine may lack without the page being wrong.
-MODULES = ("torch", "numpy")
-COMMANDS = ("torchrun", "fio", "sbatch", "srun", "sinfo", "squeue", "scontrol", "gdb", "gcc", "g++", "mpirun")
+# What a machine may lack without the page being wrong, and where it comes from.
+MODULES = {"torch": "pip install torch --index-url https://download.pytorch.org/whl/cpu", "numpy": "pip install numpy"}
+COMMANDS = {
+    "torchrun": MODULES["torch"],
+    "fio": "apt install fio",
+    "gdb": "apt install gdb",
+    "mpirun": "apt install openmpi-bin",
+    **dict.fromkeys(("gcc", "g++"), "apt install gcc g++"),
+    **dict.fromkeys(("sbatch", "srun", "sinfo", "squeue", "scontrol"), "apt install slurm-client"),
+}
 
 
 @dataclass
@@ -159,7 +166,7 @@ def judge(parts: Sequence[Unit], result: sandbox.Result, mark: str) -> Iterator[
             continue
         lacking = absent(output)
         if lacking:
-            yield notice(unit.item, f"it needs {lacking}, which this machine does not have")
+            yield notice(unit.item, f"needs {lacking}")
         elif code is None:
             yield unfinished(unit, result, output)
         elif unit.code not in (code, None):
@@ -182,14 +189,14 @@ def unfinished(unit: Unit, result: sandbox.Result, output: str) -> Finding:
 
 
 def absent(output: str) -> str:
-    """A known requirement that the output says is missing, and that is."""
-    for name in MODULES:
+    """A known requirement that the output says is missing, and that is; with how to install it."""
+    for name, source in MODULES.items():
         said = f"No module named '{name}'" in output or (name == "torch" and "PyTorch is missing" in output)
         if said and importlib.util.find_spec(name) is None:
-            return name
-    for name in COMMANDS:
+            return f"{name}: {source}"
+    for name, source in COMMANDS.items():
         if re.search(rf"\b{re.escape(name)}: (?:command )?not found", output) and shutil.which(name) is None:
-            return name
+            return f"{name}: {source}"
     return ""
 
 

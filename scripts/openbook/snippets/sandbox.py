@@ -61,8 +61,8 @@ def mounts() -> list[str]:
     options += ["--perms", "0755", "--dir", "/etc"]
     for name in ("alternatives", "ld.so.cache", "localtime"):
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    for prefix in dict.fromkeys((sys.base_prefix, sys.prefix)):
-        folder = Path(prefix)
+    python = Path(sys.executable).resolve().parent.parent  # base_prefix can be a link to it
+    for folder in dict.fromkeys((python, Path(sys.base_prefix), Path(sys.prefix))):
         if not folder.is_relative_to("/usr"):
             options += [*parents(folder), "--ro-bind", str(folder), str(folder)]
     return options

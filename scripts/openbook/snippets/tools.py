@@ -42,8 +42,9 @@ def version(name: str) -> str:
 
 
 def call(command: Sequence[str], text: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
-    """Run a checker on text. Its messages are in English whatever the locale."""
-    environment = {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}
+    """Run a checker on text: messages in English, and no settings of a batch job that we may be part of."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
+    environment = {**inherited, "LC_ALL": "C.UTF-8", **(env or {})}
     return subprocess.run(
         command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment, timeout=60
     )
