@@ -82,9 +82,22 @@ def test_a_forgotten_closing_line(renderer):
     assert findings(renderer, "```python\nx = 1\n\nText.\n\n" + GOOD) == [("broken-fence", 6)]
 
 
-def test_what_the_message_says(renderer):
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [
+        ("python notest", "cannot read 'python notest'"),
+        ("python {check=run} more", "cannot read"),
+        ("python {check=run", "cannot read"),
+        ('python test="skip"', "cannot read"),
+        ("python", "never closed"),
+        ('python title="x"', "never closed"),
+        ("python {check=run}", "never closed"),
+        ("", "never closed"),
+    ],
+)
+def test_what_the_message_says(renderer, info, said):
     page = renderer.docs / "index.md"
-    page.write_text("```python notest\nx = 1\n```\n")
+    page.write_text(f"```{info}\nx = 1\n")
     (found,) = collect(renderer, page, "index.md").findings
-    assert "'python notest'" in found.message
-    assert "braces" in found.hint
+    assert said in found.message
+    assert found.hint

@@ -7,8 +7,11 @@ rendered again, and where the mark comes out as text the reader sees a broken fe
 import re
 from collections.abc import Iterator
 
+from pymdownx.superfences import RE_NESTED_FENCE_START
+
 from openbook.findings import Finding
 from openbook.render import Fence, Page, Renderer, attributes_of
+from openbook.snippets.contract import RENDERED
 
 RULE = "broken-fence"
 LIST_MARKER = r"(?:[-*+]|\d+[.)]|:|\[\^[^\]\s]+\]:)[ \t]+"
@@ -20,11 +23,10 @@ def reason(marker: str | None, info: str) -> tuple[str, str]:
     """What is wrong with a first line, and how to mend it."""
     if marker:
         return "a fence on the line of a list marker", "put the fence on a line of its own, indented by four spaces"
-    bare = info.split("{")[0].split()
-    if len(bare) > 1 or (info.strip() and not bare and not attributes_of(info)):
+    match = RE_NESTED_FENCE_START.match(f"```{info}")
+    bare = {key for key, _ in attributes_of(info)} if match and match["options"] else set()
+    if match is None or match["unrecognized"] or not bare <= set(RENDERED):
         return f"MkDocs cannot read {info.strip()!r} after the fence", BRACES
-    if info.count("{") != info.count("}"):
-        return f"the braces of {info.strip()!r} are not closed", BRACES
     return (
         "the fence is never closed, or a line in it is indented less than it",
         "close it with the same characters at the same indent; a fence that shows fences has four backticks",
