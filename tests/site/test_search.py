@@ -57,8 +57,8 @@ def test_query_leads_to_its_section(box, query):
 def test_the_last_word_is_completed(box):
     page, _ = box
     page.locator(".md-search__input").fill("")
-    page.locator(".md-search__input").press_sequentially("reduce-scat", delay=5)
-    page.wait_for_function("document.querySelector('.md-search__suggest').textContent.includes('scatter')")
+    page.locator(".md-search__input").press_sequentially("watchd", delay=20)
+    page.wait_for_function("document.querySelector('.md-search__suggest').textContent.includes('watchdog')")
 
 
 def test_words_searched_for_are_marked_on_the_page(box):
