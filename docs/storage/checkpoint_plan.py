@@ -23,14 +23,14 @@ def quantity(text: str) -> float:
         value = float(digits) * UNITS[text[len(digits) :].upper()]
     except (KeyError, ValueError):
         value = 0.0
-    if not (value > 0 and math.isfinite(value)):
+    if not 1e-30 < value < 1e30:  # keeps every product finite; false for nan too
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number like 70B, 20G or 7e9")
     return value
 
 
 def count(text: str) -> int:
-    """Parse a whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
+    """Parse a whole number from 1 to 10**9."""
+    if not text.isdecimal() or not 1 <= int(text) <= 10**9:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
     return int(text)
 
@@ -53,7 +53,7 @@ def lost_fraction(interval: float, cost: float, mtbf: float, restart: float) -> 
     exponent = (interval + cost) / mtbf
     if exponent + restart / mtbf > 700:  # exp() would overflow: nothing ever gets done
         return 1.0
-    return 1 - interval / (mtbf * math.exp(restart / mtbf) * math.expm1(exponent))
+    return max(0.0, 1 - interval / (mtbf * math.exp(restart / mtbf) * math.expm1(exponent)))
 
 
 def plan(args: argparse.Namespace) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def byte_count(text: str) -> int:
 
 def count(text: str) -> int:
     """Parse a whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
     return int(text)
 
@@ -122,16 +122,15 @@ class Crash:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def write_shard(path: Path, seed: int, args: argparse.Namespace, crash: Crash) -> dict[str, Any]:
+def write_shard(path: Path, index: int, noise: memoryview, args: argparse.Namespace, crash: Crash) -> dict[str, Any]:
     """Write one shard of args.size bytes; return its manifest entry and the seconds spent."""
-    # Each block starts elsewhere in the noise, so that deduplication cannot shorten the write.
-    noise = memoryview(random.Random(seed).randbytes(BLOCK) * 2)
     checksum = CHECKSUMS[args.checksum]()
     spent = {"write": 0.0, "checksum": 0.0, "fsync": 0.0}
     with open(path, "wb", buffering=0) as stream:
         done = 0
         while done < args.size:
-            offset = (done // BLOCK * 4099) % BLOCK
+            # Each block starts elsewhere in the noise, so that deduplication cannot shorten the write.
+            offset = (done // BLOCK * 4099 + index * 65537) % BLOCK
             block = noise[offset : offset + min(BLOCK, args.size - done)]
             start = time.perf_counter()
             block = block[: stream.write(block)]  # a raw write may be short
@@ -168,19 +167,22 @@ def write(args: argparse.Namespace) -> dict[str, Any]:
     name = f"step-{args.step:08d}"
     if (root / name).exists():
         raise Misuse(f"{root / name} exists: a checkpoint is never overwritten in place")
+    if args.shards > 512:
+        raise Misuse(f"--shards {args.shards}: at most 512, each is a thread")
     root.mkdir(parents=True, exist_ok=True)
     if not args.skip_space_check:
         check_space(root, args.size * args.shards)
     partial = root / f".partial-{name}-{os.getpid()}"
+    noise = memoryview(random.Random(0).randbytes(BLOCK) * 2)
     begin = time.perf_counter()
     try:
         partial.mkdir()
         with ThreadPoolExecutor(args.shards) as pool:
-            jobs = [
-                pool.submit(write_shard, partial / f"shard-{i:05d}.bin", i, args, crash) for i in range(args.shards)
-            ]
+            paths = [partial / f"shard-{i:05d}.bin" for i in range(args.shards)]
+            jobs = [pool.submit(write_shard, path, i, noise, args, crash) for i, path in enumerate(paths)]
             shards = [job.result() for job in jobs]  # the barrier: raises if any writer failed
         spent = [shard.pop("seconds") for shard in shards]
+        slowest = {key: max(s[key] for s in spent) for key in ("write", "checksum", "fsync")}
         data_s = time.perf_counter() - begin
         manifest = {"step": args.step, "checksum": args.checksum, "files": shards}
         manifest["seal"] = seal(manifest)
@@ -204,12 +206,7 @@ def write(args: argparse.Namespace) -> dict[str, Any]:
         "checkpoint": str(root / name),
         "bytes": size,
         "fsync": fsync,
-        "seconds": {
-            **{key: max(s[key] for s in spent) for key in ("write", "checksum", "fsync")},
-            "data": data_s,
-            "commit": total - data_s,
-            "total": total,
-        },
+        "seconds": {**slowest, "data": data_s, "commit": total - data_s, "total": total},
         "bytes_per_s": size / total,
         "removed": retain(root, args.keep, args.keep_every),
     }
@@ -220,7 +217,7 @@ def write(args: argparse.Namespace) -> dict[str, Any]:
 
 def checkpoints(root: Path) -> list[Path]:
     """Committed checkpoints of a root, newest first."""
-    found = [p for p in root.glob("step-*") if p.name[5:].isdigit() and p.is_dir()]
+    found = [p for p in root.glob("step-*") if p.name[5:].isdecimal() and p.is_dir()]
     return sorted(found, key=lambda p: int(p.name[5:]), reverse=True)
 
 
@@ -245,14 +242,15 @@ def verify_checkpoint(path: Path, deep: bool = True) -> list[dict[str, str]]:
             raise ValueError
     except FileNotFoundError:
         return [{"file": str(source), "problem": "missing: the checkpoint was never finished"}]
+    except OSError as error:
+        return [{"file": str(source), "problem": error.strerror or str(error)}]
     except (ValueError, KeyError, TypeError):
         return [{"file": str(source), "problem": "damaged: its own checksum does not match"}]
     problems = []
     for entry in files:
         file = path / entry["name"]
         try:
-            size = file.stat().st_size
-            if size != entry["bytes"]:
+            if (size := file.stat().st_size) != entry["bytes"]:
                 problem = f"{size} bytes, the manifest says {entry['bytes']}"
             elif deep and digest(file, algorithm) != entry["digest"]:
                 problem = f"{algorithm} differs from the manifest"
@@ -279,17 +277,15 @@ def retain(root: Path, keep: int, keep_every: int | None) -> list[str]:
         return []
     spare = {pointed(root)} | {p.name for p in complete[:keep]}
     newest = int(complete[0].name[5:])
-    doomed = [
-        p
-        for p in checkpoints(root)
-        if p.name not in spare and int(p.name[5:]) < newest and not (keep_every and int(p.name[5:]) % keep_every == 0)
-    ]
+    if keep_every:
+        spare |= {p.name for p in checkpoints(root) if int(p.name[5:]) % keep_every == 0}
+    doomed = [p for p in checkpoints(root) if p.name not in spare and int(p.name[5:]) < newest]
     for path in doomed:
         # Renamed first: a deletion that is interrupted must not leave half a checkpoint.
-        grave = root / f".partial-{path.name}-deleted"
-        os.rename(path, grave)
+        os.rename(path, root / f".partial-{path.name}-deleted")
     for leftover in root.glob(".partial-step-*"):
-        if int(leftover.name.split("-")[2]) <= newest:
+        step = leftover.name.split("-")[2]
+        if step.isdecimal() and int(step) <= newest:
             shutil.rmtree(leftover)
     return [p.name for p in doomed]
 
@@ -310,9 +306,8 @@ def latest(args: argparse.Namespace) -> dict[str, Any]:
     """Choose what to resume from: the pointer's checkpoint, else the newest that verifies."""
     found = checkpoints(args.dir)
     name = pointed(args.dir)
-    ordered = sorted(found, key=lambda p: p.name != name)  # stable: the rest stays newest first
     skipped = []
-    for path in ordered:
+    for path in sorted(found, key=lambda p: p.name != name):  # stable: the rest stays newest first
         problems = verify_checkpoint(path, deep=not args.quick)
         if not problems:
             return {"checkpoint": str(path), "skipped": skipped}
@@ -328,10 +323,10 @@ def parser() -> argparse.ArgumentParser:
     main_parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print one JSON document")
+    common.add_argument("dir", type=Path)
     commands = main_parser.add_subparsers(dest="command", required=True)
 
     p = commands.add_parser("write", parents=[common], help="write one checkpoint")
-    p.add_argument("dir", type=Path)
     p.add_argument("--step", type=count, required=True)
     p.add_argument("--shards", type=count, default=4, help="writers, one file each (default 4)")
     p.add_argument("--size", type=byte_count, default=16 * 10**6, help="of a shard; default 16M")
@@ -346,7 +341,6 @@ def parser() -> argparse.ArgumentParser:
 
     for name, text in (("verify", "recompute the checksums"), ("latest", "where to resume")):
         p = commands.add_parser(name, parents=[common], help=text)
-        p.add_argument("dir", type=Path)
         p.add_argument("--quick", action="store_true", help="names and sizes only")
     return main_parser
 
@@ -372,9 +366,16 @@ def show(args: argparse.Namespace, result: dict[str, Any]) -> None:
         print(result["checkpoint"])
 
 
+def interrupted(*_: Any) -> None:
+    """Stop at once on Ctrl-C, also while threads write."""
+    os.write(2, b"interrupted: .partial-* is left behind; the next write that succeeds removes it\n")
+    os._exit(130)
+
+
 def main() -> int:
     """Run the command line; return the exit code."""
     args = parser().parse_args()
+    signal.signal(signal.SIGINT, interrupted)
     if args.command == "write" and not args.yes:
         text = f"would write {args.shards} x {args.size / 1e6:g} MB to {args.dir}/step-{args.step:08d}"
         print(json.dumps({"dry_run": text}) if args.json else f"{text}; add --yes")
@@ -385,7 +386,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (Finding, OSError) as error:
-        print(json.dumps({"ok": False, "error": str(error)}) if args.json else f"FAILED: {error}")
+        text = json.dumps({"ok": False, "error": str(error)}) if args.json else f"FAILED: {error}"
+        print(text, file=sys.stdout if args.json else sys.stderr)  # a script takes stdout as a checkpoint's name
         return 1
     if args.json:
         print(json.dumps(result, indent=1))

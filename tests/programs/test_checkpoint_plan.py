@@ -87,6 +87,10 @@ def test_output_for_people_marks_one_interval():
         ["--params", "7B", "--bandwidth", "1G"],
         ["--params", "7B", "--bandwidth", "1G", "--mtbf-hours", "1", "--failure-rate", "1"],
         ["--params", "7B", "--bandwidth", "1G", "--mtbf-hours", "1", "--nodes", "0"],
+        ["--params", "nan", "--bandwidth", "1G", "--mtbf-hours", "1"],
+        ["--params", "7B", "--bandwidth", "1G", "--failure-rate", "1e-320"],  # would print nan and inf
+        ["--params", "1e-300", "--bandwidth", "1e300", "--mtbf-hours", "1e300"],  # divided by zero
+        ["--params", "7B", "--bandwidth", "1G", "--failure-rate", "1", "--nodes", "9" * 400],
     ],
 )
 def test_misuse_exits_2_without_a_traceback(arguments):

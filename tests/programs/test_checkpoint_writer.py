@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,36 @@ def test_damaged_manifest_is_told_from_a_damaged_shard(tmp_path):
     assert run("latest", tmp_path).returncode == 1
 
 
+def test_unreadable_manifest_does_not_stop_the_search(tmp_path):
+    """EIO and EACCES come as OSError, as a directory in the manifest's place does."""
+    saved(tmp_path, 100, 200)
+    manifest = tmp_path / "step-00000200/manifest.json"
+    manifest.unlink()
+    manifest.mkdir()
+    assert resume(tmp_path) == "step-00000100"
+    assert f"{manifest}: Is a directory" in run("verify", tmp_path).stdout
+
+
+def test_ctrl_c_stops_at_once_and_costs_no_checkpoint(tmp_path):
+    saved(tmp_path, 100)
+    arguments = ["write", tmp_path, "--step", "200", "--shards", "2", "--size", "100G", "--skip-space-check", "--yes"]
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10**9, 10**9))}
+    process = subprocess.Popen([sys.executable, PROGRAM, *arguments], stderr=subprocess.PIPE, text=True, **limit)
+    while not list(tmp_path.glob(".partial-*/shard-*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors.startswith("interrupted") and "Traceback" not in errors
+    assert resume(tmp_path) == "step-00000100"
+
+
+def test_foreign_leftovers_are_left_alone(tmp_path):
+    (tmp_path / ".partial-step-mine").mkdir()
+    saved(tmp_path, 100)
+    assert names(tmp_path) == [".partial-step-mine", "latest", "step-00000100"]
+
+
 def test_retention_keeps_the_newest_and_the_milestones(tmp_path):
     for step in (100, 150, 200, 250):
         report = json.loads(write(tmp_path, step, "--keep", 2, "--keep-every", 100).stdout)
@@ -226,6 +257,7 @@ def test_misuse_exits_2_without_a_traceback(tmp_path):
         ["write", tmp_path, "--step", "0"],
         ["write", tmp_path, "--step", "200", "--size", "much"],
         ["write", tmp_path, "--step", "200", "--die-after", "soon", "--yes"],
+        ["write", tmp_path, "--step", "200", "--shards", "100000", "--size", "1K", "--yes"],
         ["verify", tmp_path / "nowhere"],
         [],
     ]
@@ -240,4 +272,5 @@ def test_nothing_to_resume_from(tmp_path):
     for command in ("verify", "latest"):
         result = run(command, tmp_path)
         assert result.returncode == 1
-        assert str(tmp_path) in result.stdout
+        assert result.stdout == ""  # a batch script takes it as the name of a checkpoint
+        assert str(tmp_path) in result.stderr
