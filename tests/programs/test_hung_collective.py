@@ -23,9 +23,9 @@ def run(*args, env=None, timeout=120):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})})
 
 
-def record(*args, env=None):
+def record(*args, stall="6", env=None):
     """The program's --json record of a run with three ranks, which is the least that has an odd one."""
-    done = run(*args, "--json", "--ranks", "3", "--stall", "2", env=env)
+    done = run(*args, "--json", "--ranks", "3", "--stall", stall, env=env)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout), done
 
@@ -50,7 +50,7 @@ HANGS = {
 def test_hang_and_its_odd_rank(fault):
     pytest.importorskip("torch", reason=TORCH)
     odd, phase, functions = HANGS[fault]
-    result, done = record("--fault", fault, "--kill-on-stall")
+    result, done = record("--fault", fault, "--kill-on-stall", stall="2")
     assert done.returncode == 1
     assert result["outcome"] == "hang"
     assert result["odd_ranks"] == [odd]
@@ -65,7 +65,7 @@ def test_hang_and_its_odd_rank(fault):
 
 def test_mismatch_is_seen_in_stacks_only():
     pytest.importorskip("torch", reason=TORCH)
-    result, _ = record("--fault", "mismatch", "--timeout", "5")
+    result, _ = record("--fault", "mismatch", "--timeout", "5", stall="2")
     assert result["outcome"] == "hang"
     assert "Timed out waiting 5000ms" in " ".join(result["last_words"])
     assert result["odd_ranks"] == [], "all ranks announced the same phase"
