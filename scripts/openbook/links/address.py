@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 INSIDE, EXTERNAL, OTHER, OUTSIDE, MALFORMED = "inside", "external", "other", "outside", "malformed"
@@ -13,8 +14,7 @@ _BREAKS = str.maketrans("", "", "\t\r\n")
 _MISTYPED = re.compile(r"(?!https?$)(?:h{1,2}t{1,4}p{1,3}s{0,2}|ttps?|hhtps?|htps?|http[a-z])$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a link leads.
 
     `path` (decoded, relative to the site's root, no leading slash) and `fragment` (still encoded, without

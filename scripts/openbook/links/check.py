@@ -1,5 +1,6 @@
 """The whole check: read all pages, then look up what they want from each other."""
 
+import gc
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -46,6 +47,7 @@ def check(site: Site, home: Home) -> Result:
 def _share(site: Site, home: Home) -> None:
     global _shared
     _shared = (site, home)
+    gc.disable()  # such a process lives for one check and leaves no cycles
 
 
 def _examine(file: str) -> Report:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator
 
-from selectolax.lexbor import LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from openbook.links.article import article_of
 
 OPAQUE = "￼"
 WRAPPED = "inline code that runs over the end of a line: a fence that was not rendered"
-_VERBATIM = "code, pre, kbd, samp, tt, math, svg, script, style, textarea, template, .arithmatex, .katex, mjx-container"
+_CODE = ["code", "pre", "kbd", "samp", "tt", "math", "svg", "script", "style", "textarea", "template", "mjx-container"]
 
 # What leaks, and what it means. The groups are what is looked for in the source.
 LEAKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -45,11 +47,14 @@ _ELEMENTS = """a abbr acronym address applet area article aside audio b base bas
 ELEMENTS = frozenset(_ELEMENTS.split())
 
 
-def leaks(article: LexborNode, lower: bytes) -> Iterator[tuple[str, str]]:
-    """(leaked text, what it is) of one article; `lower` is the page's HTML in lower case.
+def leaks(tree: LexborHTMLParser, html: bytes, lower: bytes) -> Iterator[tuple[str, str]]:
+    """(leaked text, what it is) of a page's article; `lower` is its HTML in lower case.
 
     Takes code out of the tree, so it is called last.
     """
+    article = article_of(tree)
+    if article is None:
+        return
     yield from _strange_elements(article, lower)
     for block in [node for node in article.css("pre") if not _inside(node, "pre")]:
         block.decompose()
@@ -57,13 +62,19 @@ def leaks(article: LexborNode, lower: bytes) -> Iterator[tuple[str, str]]:
         if "\n" in (text := code.text()):
             first = next((line for line in text.splitlines() if line.strip()), "")
             yield first.strip()[:60], WRAPPED
+    article.strip_tags(_CODE, recursive=True)
     text = article.text()
-    if not any(sign in text for sign in _SIGNS) or not _QUICK.search(text):
-        return
-    for node in reversed(article.css(f"{_VERBATIM}, a[href]")):  # inner ones first
+    if any(sign in text for sign in _SIGNS) and _QUICK.search(text):
+        yield from _exactly(html)
+
+
+def _exactly(html: bytes) -> Iterator[tuple[str, str]]:
+    """As above, with a mark where code and links stood, so that what is left and right of them does not join."""
+    article = article_of(LexborHTMLParser(html))
+    for node in reversed(article.css(f"{', '.join(_CODE)}, .arithmatex, .katex, a[href]")):  # inner ones first
         node.replace_with(OPAQUE)
     text = article.text()
-    for pattern, message in LEAKS if _QUICK.search(text) else ():
+    for pattern, message in LEAKS:
         for match in pattern.finditer(text):
             yield match[0].strip(), message
 

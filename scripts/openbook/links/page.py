@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -29,8 +30,7 @@ _REFRESH = re.compile(r"""\s*[\d.]+\s*[;,]?\s*(?:url\s*=\s*)?(?:"([^"]*)"|'([^']
 _META_ADDRESSES = {"og:url", "og:image", "og:image:url", "og:image:secure_url", "og:video", "og:audio"}
 
 
-@dataclass(slots=True)
-class Link:
+class Link(NamedTuple):
     """An address in a page: the element that asks for it, the text, and which of equal ones it is."""
 
     element: str
@@ -77,7 +77,7 @@ def read(file: str, html: bytes) -> Page:
     _ids(page, tree, article, b"<noscript" in lower)
     if b"noindex" in lower and (robots := tree.css_first("meta[name=robots]")):
         page.noindex = "noindex" in (robots.attributes.get("content") or "").lower()
-    page.leaked = list(leaks(article, lower))
+    page.leaked = list(leaks(tree, html, lower))
     return page
 
 

@@ -152,9 +152,9 @@ class Tracer:
             found = []
         else:
             shapes = {problem.url, html.escape(problem.url), problem.url.replace("&", "&amp;")}
-            either = "|".join(re.escape(shape) for shape in sorted(shapes, key=len, reverse=True))
-            found = list(re.finditer(rf"""(?<=["'=\s,(])(?:{either})(?=["'\s>,)])""", text))
-            found = found or list(re.finditer(either, text))
+            every = [match for shape in sorted(shapes) for match in re.finditer(re.escape(shape), text)]
+            every.sort(key=re.Match.start)
+            found = [match for match in every if _is_value(text, match)] or every
         places = [_place(path, text, match.start()) for match in found]
         if places:
             yield _pick(places, problem.nth)
@@ -194,6 +194,12 @@ def _meant(text: str, at: int) -> bool:
             else:
                 return match[0] != "["
     return False
+
+
+def _is_value(text: str, match: re.Match[str]) -> bool:
+    """Whether the match is a whole value of an attribute, or a whole part of one."""
+    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+    return before in tuple("\"'= ,(\n") and after in tuple("\"'> ,)\n")
 
 
 def _place(file: Path, text: str, at: int) -> Place:
