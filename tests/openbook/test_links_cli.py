@@ -132,14 +132,17 @@ def test_the_book_of_the_working_directory_is_used_only_for_its_own_site(tmp_pat
 
 def test_the_book_is_built_when_no_site_is_given(tmp_path):
     pytest.importorskip("mkdocs", reason="needs MkDocs: pip install -e .")
-    put(tmp_path, {"mkdocs.yml": CONFIG, "docs/index.md": "# T { #t }\n\n[x](no.md)\n", "docs/sub/a.md": "# A\n"})
+    config = CONFIG.replace("[attr_list]", "[attr_list, pymdownx.snippets: {check_paths: true}]")
+    put(tmp_path, {"mkdocs.yml": config, "docs/index.md": "# T { #t }\n\n[x](no.md)\n", "docs/sub/a.md": "# A\n"})
+    put(tmp_path, {"part.md": "\n[y](gone.md)\n", "docs/b.md": '# B\n\n--8<-- "part.md"\n'})
     done = run(cwd=tmp_path)
     assert done.stdout.startswith("docs/index.md:3:5: error [missing-target]"), done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "mkdocs.yml"]
+    assert "part.md:2:5: error [missing-target]" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "mkdocs.yml", "part.md"]
     done = run("--config", tmp_path / "mkdocs.yml", "--record-anchors", cwd=Path("/"))
     assert done.returncode == 1
-    assert (tmp_path / "docs/data/anchors.txt").read_text() == "index#t\nsub/a#a\n"
-    assert "2 anchors added" in done.stderr
+    assert (tmp_path / "docs/data/anchors.txt").read_text() == "b#b\nindex#t\nsub/a#a\n"
+    assert "3 anchors added" in done.stderr
 
 
 def test_external_addresses_with_state_and_exemptions(tmp_path):

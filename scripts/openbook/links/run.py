@@ -36,12 +36,13 @@ def build(config: Path, folder: Path) -> None:
         "build",
         "--quiet",
         "--config-file",
-        str(config),
+        str(config.resolve()),
         "--site-dir",
         str(folder),
     ]
     quiet = {"PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet)
+    # MkDocs takes the paths of some options, such as snippets', from the working directory
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet, cwd=config.resolve().parent)
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         if "No module named mkdocs" in said:
