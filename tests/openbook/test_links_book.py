@@ -105,6 +105,16 @@ def test_what_only_the_built_page_has_is_shown_there(tmp_path):
     assert finding.hint.endswith("site/index.html:3")
 
 
+def test_links_made_from_a_heading_are_traced_to_it(tmp_path):
+    source = "# Title\n\n## Bus bandwidth, or what?\n\n## Other { #own-id }\n"
+    toc = "<a href='#bus-bandwidth-or-what'>x</a><a href='#own-id'>x</a>"
+    files = {"docs/index.md": source, "site/index.html": page("<a href='#own-id'>x</a>", theme=toc)}
+    assert found(tmp_path, files) == [
+        ("docs/index.md", 3, "missing-anchor", "#bus-bandwidth-or-what"),
+        ("docs/index.md", 5, "missing-anchor", "#own-id"),
+    ]
+
+
 def test_data_behind_a_page_is_searched(tmp_path):
     files = {"docs/index.md": "# T", "docs/data/x.yml": "a: 1\nlink: other/gone.html\n"}
     files["site/index.html"] = page("<a href='other/gone.html'>x</a>")

@@ -54,6 +54,7 @@ CASES = [
     ("duplicate-id", '<p id="twice">x</p><p id="twice">x</p>', "a.html#twice"),
     ("empty-href", '<a href="">x</a>', ""),
     ("empty-href", "<img src>", ""),
+    ("empty-href", '<meta property="og:image" content=""><a href="">x</a>', ""),
     ("outside-site", '<a href="../x.html">x</a>', "../x.html"),
     ("outside-site", '<a href="file:///x">x</a>', "file:///x"),
     ("malformed-url", '<a href="http://[::1">x</a>', "http://[::1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,10 +68,10 @@ def findings(site: Site, book: Book | None, shown_root: str = "") -> tuple[Resul
     if book is not None:
         problems += [*whole.navigation(book, result), *whole.orphans(book, result)]
     tracer, suggester = Tracer(site, book, shown_root), Suggester(result, book)
-    found = dict.fromkeys(_findings(problems, tracer, suggester))
+    found = [*_findings(problems, tracer, suggester)]
     if book is not None:
-        found |= dict.fromkeys(_lost(book, result, tracer, suggester))
-    return result, list(found)
+        found += _lost(book, result, suggester)
+    return result, _once(found)
 
 
 def external_findings(
@@ -79,7 +79,15 @@ def external_findings(
 ) -> Iterator[Finding]:
     """Ask the other sites that the pages link to; `result` is what `findings` returned."""
     problems = merged(visit.problems(result))
-    yield from dict.fromkeys(_findings(problems, Tracer(site, book, shown_root), Suggester(result, book)))
+    yield from _once(_findings(problems, Tracer(site, book, shown_root), Suggester(result, book)))
+
+
+def _once(found: Iterable[Finding]) -> list[Finding]:
+    """One finding for each place and address: a definition may serve many links, a heading many lists."""
+    places: dict[tuple[str, int, int, str, str], Finding] = {}
+    for each in found:
+        places.setdefault((each.path, each.line, each.column, each.rule, each.target), each)
+    return list(places.values())
 
 
 def _findings(problems: list[Problem], tracer: Tracer, suggester: Suggester) -> Iterator[Finding]:
@@ -89,7 +97,7 @@ def _findings(problems: list[Problem], tracer: Tracer, suggester: Suggester) -> 
             yield _finding(problem, place, suggester.hint(problem))
 
 
-def _lost(book: Book, result: Result, tracer: Tracer, suggester: Suggester) -> Iterator[Finding]:
+def _lost(book: Book, result: Result, suggester: Suggester) -> Iterator[Finding]:
     file = book.docs / published.FILE
     for problem, line in published.lost(file, result):
         place = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)

@@ -18,6 +18,7 @@ from openbook.links.site import Site, folded
 
 _TEXT = (".yml", ".yaml", ".csv", ".json", ".html", ".md", ".css", ".js", ".toml")
 _BRACKET = re.compile(r"\\?[\[\]]|&(?:#91|#x5b|lbrack|lsqb);", re.IGNORECASE)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*$", re.MULTILINE)
 _STRUCTURE = set("[](){}^!`<")
 
 
@@ -40,7 +41,8 @@ class Tracer:
 
     def trace(self, problem: Problem) -> tuple[str, int, int, str] | None:
         """(path, line, column, remark) of a problem; None when the source shows that it is meant as it is."""
-        source = None if problem.nth == THEME else self.source(problem.page)
+        own = problem.target.partition("#")[0] == problem.page  # such as the table of contents
+        source = self.source(problem.page) if problem.nth != THEME or own else None
         if source is not None:
             if problem.literal:
                 places = self._literal(source, problem)
@@ -76,8 +78,12 @@ class Tracer:
         if found := [each for each in source.destinations if self._leads(each, problem)]:
             return [source.place(each.at) for each in found]
         # addresses in code are looked at last: the book's own fences hold some
-        found = [each for each in source.all_destinations if self._leads(each, problem)]
-        return [source.place(each.at) for each in found]
+        if found := [each for each in source.all_destinations if self._leads(each, problem)]:
+            return [source.place(each.at) for each in found]
+        # a heading's own link and the table of contents are made from the heading
+        name = unquote(problem.url.partition("#")[2])
+        headings = _HEADING.finditer(source.clear) if name and problem.url.startswith("#") else ()
+        return [source.place(match.start()) for match in headings if _slug(match[1]) == name]
 
     def _leads(self, written: Destination, problem: Problem) -> bool:
         """Whether an address in the source is the one that the built page has as `problem.url`."""
@@ -176,6 +182,13 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _slug(heading: str) -> str:
+    """The anchor of a heading: its explicit id, or its words in lower case with hyphens."""
+    if explicit := re.search(r"\{[^}]*#([\w.:-]+)[^}]*\}\s*#*$", heading):
+        return explicit[1]
+    return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def _pick(places: list[Place], nth: int) -> Place:
