@@ -135,7 +135,8 @@ def test_links_of_the_theme_stand_in_the_configuration(tmp_path):
 
 def test_navigation(tmp_path):
     config = CONFIG + "nav:\n  - index.md\n  - Part: [gone.md, https://x.example/]\nnot_in_nav: |\n  /hidden/\n"
-    docs = {f"docs/{name}": "" for name in ("index.md", "lost.md", "hidden/x.md")}
+    docs = {f"docs/{name}": "" for name in ("index.md", "hidden/x.md")} | {"docs/lost.md": "# Lost\n\nx\n"}
+    docs["docs/lost.md"] += "`[x]()`\n"
     built = {"site/index.html": page("x"), "site/lost/index.html": page("x", "lost/")}
     built["site/hidden/x/index.html"] = page("x", "hidden/x/")
     assert found(tmp_path, docs | built, config) == [

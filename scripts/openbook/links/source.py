@@ -49,7 +49,7 @@ class Tracer:
                 if places is None:
                     return None
             else:
-                places = self._linked(source, problem)
+                places = self._linked(source, problem) if problem.url or problem.rule == "empty-href" else []
             if places:
                 return self._shown(_pick(places, problem.nth))
             if place := self._elsewhere(problem):

@@ -83,7 +83,7 @@ def orphans(book: Book, result: Result) -> Iterator[Problem]:
     scripts = "\n".join(
         (book.docs / name).read_text(encoding="utf-8", errors="replace")
         for name in book.files()
-        if name.endswith((".js", ".css", ".mjs")) and name in result.site.files
+        if name.endswith((".js", ".mjs")) and name in result.site.files
     )
     for name in book.files():
         if name.endswith(MARKDOWN) or name not in result.site.files or name in result.used:
