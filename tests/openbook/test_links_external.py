@@ -112,7 +112,9 @@ def server():
 
 @pytest.fixture
 def fetcher():
-    return Fetcher(spacing=0, connect=1, read=0.5, each=8, retries=2, longest_wait=0.2, size=200_000, private=True)
+    return Fetcher(
+        spacing=0, connect=1, read=0.5, each=8, retries=2, backoff=0.05, longest_wait=1.5, size=200_000, private=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,12 @@ def test_each_fault_has_its_verdict(server, fetcher, path, kind):
     assert judge(server + path, fetcher.get(server + path)).kind == kind
     assert time.monotonic() - start < 8
     assert Faults.asked[path[1:]] <= 6
+
+
+def test_who_asks_for_a_long_wait_is_not_asked_again(server, fetcher):
+    before = Faults.asked["429always"]
+    assert fetcher.get(server + "/429always").status == 429
+    assert Faults.asked["429always"] == before + 1
 
 
 def test_a_closed_port_and_an_unknown_name(fetcher):

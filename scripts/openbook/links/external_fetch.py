@@ -69,7 +69,8 @@ class Fetcher:
     each: float = 60.0
     total: float = 1500.0
     retries: int = 2
-    longest_wait: float = 10.0
+    backoff: float = 1.0
+    longest_wait: float = 30.0
     redirects: int = 5
     size: int = MIB
     workers: int = 16
@@ -134,13 +135,12 @@ class Fetcher:
         for attempt in range(self.retries + 1):
             response = self._pool.request("GET", url, timeout=timeout, redirect=False, preload_content=False)
             try:
-                wait = _retry_after(response.headers.get("Retry-After"), 2**attempt)
-                if response.status in RETRIED and attempt < self.retries:
-                    wait = min(wait, self.longest_wait)
-                    if time.monotonic() + wait < end:
-                        response.close()
-                        time.sleep(wait)
-                        continue
+                wait = _retry_after(response.headers.get("Retry-After"), self.backoff * 2**attempt)
+                again = response.status in RETRIED and attempt < self.retries
+                if again and wait <= self.longest_wait and time.monotonic() + wait < end:
+                    response.close()
+                    time.sleep(wait)
+                    continue
                 location = response.headers.get("Location", "") if response.status in (301, 302, 303, 307, 308) else ""
                 body = b"" if location else self._body(response, end)
                 headers = {name.lower(): value for name, value in response.headers.items()}
