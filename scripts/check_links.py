@@ -58,9 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _external(options: argparse.Namespace, result: Any, site: Any, book: Any, shown: str) -> list[Finding]:
-    from openbook.links.external import Visit, expired
     from openbook.links.external_fetch import Fetcher
     from openbook.links.external_policy import exemptions, remember, remembered
+    from openbook.links.external_visit import Visit, expired
     from openbook.links.run import external_findings
 
     exempt = exemptions(options.exempt)

@@ -14,7 +14,6 @@ pytest.importorskip("selectolax", reason="needs selectolax: pip install selectol
 pytest.importorskip("urllib3", reason="needs urllib3: pip install urllib3==2.8.0")
 
 from openbook.findings import Misuse
-from openbook.links.external import Visit, expired
 from openbook.links.external_fetch import Fetcher
 from openbook.links.external_policy import (
     Answer,
@@ -27,6 +26,7 @@ from openbook.links.external_policy import (
     remembered,
     wants_anchor,
 )
+from openbook.links.external_visit import Visit, expired
 from openbook.links.run import external_findings, findings
 from openbook.links.site import Site
 

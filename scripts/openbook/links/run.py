@@ -22,7 +22,7 @@ from openbook.links.source import Tracer
 from openbook.links.suggest import Suggester
 
 if TYPE_CHECKING:
-    from openbook.links.external import Visit
+    from openbook.links.external_visit import Visit
 
 
 def build(config: Path, folder: Path) -> None:
