@@ -285,8 +285,8 @@ def parse(argv):
     args = parser.parse_args(argv)
     if not 3 <= args.ranks <= 16:
         parser.error("--ranks must be 3 to 16: with two ranks there is no odd one out")
-    if not 0 < args.stall < args.timeout:
-        parser.error("--stall must be above 0 and below --timeout, or the stacks come too late")
+    if not 0 < args.stall < args.timeout <= 86400:
+        parser.error("--stall must be above 0 and below --timeout (at most 86400), or the stacks come too late")
     return args
 
 
@@ -305,7 +305,11 @@ def main(argv=None):
     if "RANK" in os.environ:
         return run_rank(args)
     out = sys.stderr if args.json else sys.stdout
-    record = watch(args, lambda text: print(text, file=out, flush=True))
+    try:
+        record = watch(args, lambda text: print(text, file=out, flush=True))
+    except KeyboardInterrupt:
+        print("interrupted; all ranks are ended", file=sys.stderr)
+        return 130
     if args.json:
         print(json.dumps(record, indent=2))
     return 0 if record["outcome"] == "finished" else 1

@@ -47,7 +47,7 @@ def read_process(pid, proc=Path("/proc")):
     except (OSError, ValueError):
         return None
     names = dict(item.split("=", 1) for item in environ if "=" in item)
-    source = next((name for name in RANK_NAMES if name in names), None)
+    source = next((name for name in RANK_NAMES if names.get(name, "").isdigit()), None)
     if source is None or "python" not in command:
         return None
     return {
@@ -55,6 +55,7 @@ def read_process(pid, proc=Path("/proc")):
         "parent": int(status["PPid"]),
         "rank": int(names[source]),
         "source": source,
+        "has_local_rank": "LOCAL_RANK" in names,
         "state": status["State"].split()[0],
         "cpu_s": (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"),
         "handles_usr1": bool(int(status["SigCgt"], 16) & USR1_BIT),
@@ -69,6 +70,9 @@ def find_ranks(proc=Path("/proc")):
     sources = {process["source"] for process in found if process}
     best = next((name for name in RANK_NAMES if name in sources), None)  # torchrun itself has SLURM_PROCID only
     ranks = {process["pid"]: process for process in found if process and process["source"] == best}
+    parents = {process["parent"] for process in ranks.values() if process["has_local_rank"]}
+    for pid in [pid for pid in parents if pid in ranks and not ranks[pid]["has_local_rank"]]:
+        del ranks[pid]  # a torchrun agent in a pod whose RANK counts the pods
     tops = [p for p in ranks.values() if ranks.get(p["parent"], {}).get("rank") != p["rank"]]
     if not tops:
         print("no rank found: run this on the job's node, in its container, as its user or root", file=sys.stderr)
@@ -99,21 +103,30 @@ def command_list(args):
     return 0 if ranks else 1
 
 
+def run_pyspy(command, seconds=60):
+    """Exit status and text of one py-spy dump; a rank in state D can hold py-spy for ever."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return 1, f"no answer from py-spy within {seconds} s: read /proc/PID/wchan and /proc/PID/stack as root"
+    return done.returncode, done.stdout if done.returncode == 0 else done.stderr.strip()
+
+
 def command_dump(args):
     program = shutil.which("py-spy")
     if program is None:
         print("py-spy is missing: pip install py-spy (any environment on this node will do)", file=sys.stderr)
         return 2
-    args.out.mkdir(parents=True, exist_ok=True)
     failed = 0
     ranks = find_ranks()
+    args.out.mkdir(parents=True, exist_ok=True)
     for p in ranks:
         command = [program, "dump", "--pid", str(p["pid"])] + (["--native"] if args.native else [])
-        done = subprocess.run(command, capture_output=True, text=True)
+        status, text = run_pyspy(command)
         target = args.out / f"{socket.gethostname()}-rank{p['rank']}.txt"
-        target.write_text(done.stdout or done.stderr)
-        failed += done.returncode != 0
-        print(f"rank {p['rank']}: {target}" if done.returncode == 0 else f"rank {p['rank']}: {done.stderr.strip()}")
+        target.write_text(text)
+        failed += status != 0
+        print(f"rank {p['rank']}: {target if status == 0 else text}")
     return 0 if ranks and not failed else 1
 
 
@@ -123,8 +136,11 @@ def command_signal(args):
         if not p["handles_usr1"]:
             print(f"rank {p['rank']} pid {p['pid']}: left alone, SIGUSR1 would kill it (no handler)")
         elif args.yes:
-            os.kill(p["pid"], signal.SIGUSR1)
-            print(f"rank {p['rank']} pid {p['pid']}: sent SIGUSR1, look at its standard error")
+            try:
+                os.kill(p["pid"], signal.SIGUSR1)
+                print(f"rank {p['rank']} pid {p['pid']}: sent SIGUSR1, look at its standard error")
+            except OSError as error:
+                print(f"rank {p['rank']} pid {p['pid']}: not sent: {error.strerror}")
         else:
             print(f"rank {p['rank']} pid {p['pid']}: would send SIGUSR1 (say --yes)")
     return 0 if ranks else 1
@@ -149,14 +165,15 @@ def main_stack(text):
 def command_group(args):
     groups = defaultdict(list)
     for path in args.files:
-        match = re.search(r"rank[-_]?(\d+)", path.name)
-        groups[main_stack(path.read_text(errors="replace"))].append(int(match[1]) if match else path.name)
+        numbers = re.findall(r"rank[-_]?(\d+)", path.name)  # the last: a host may be called frank07
+        groups[main_stack(path.read_text(errors="replace"))].append(int(numbers[-1]) if numbers else path.name)
     ordered = sorted(groups.items(), key=lambda item: len(item[1]))
     if args.json:
         print(json.dumps([{"ranks": members, "stack": stack} for stack, members in ordered], indent=2))
         return 0
     for stack, members in ordered:
-        shown = " ".join(map(str, sorted(members, key=str)[:32])) + (" ..." if len(members) > 32 else "")
+        members.sort(key=lambda member: (isinstance(member, str), member))  # ranks, then file names
+        shown = " ".join(map(str, members[:32])) + (" ..." if len(members) > 32 else "")
         print(f"--- {len(members)} of {len(args.files)} ranks: {shown} ---")
         print("\n".join(f"  {frame}" for frame in stack) or "  no Python stack in the file")
     return 0
@@ -183,8 +200,16 @@ def main(argv=None):
         missing = [str(path) for path in args.files if not path.is_file()]
         if missing:
             parser.error(f"no such file: {missing[0]}")
+    if args.command == "list" and not 0 < args.seconds <= 3600:
+        parser.error("--seconds must be above 0 and at most 3600")
     table = {"list": command_list, "dump": command_dump, "signal": command_signal, "group": command_group}
-    return table[args.command](args)
+    try:
+        return table[args.command](args)
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -23,11 +23,34 @@ def run(*args, env=None, timeout=120):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})})
 
 
-def record(*args, stall="6", env=None):
-    """The program's --json record of a run with three ranks, which is the least that has an odd one."""
-    done = run(*args, "--json", "--ranks", "3", "--stall", stall, env=env)
-    assert done.returncode in (0, 1), done.stderr
-    return json.loads(done.stdout), done
+# With three ranks, which is the least that has an odd one.
+HEALTHY_UNTIL_S, END_AT_STALL = ["--stall", "6"], ["--stall", "3", "--kill-on-stall"]
+RUNS = {
+    "branch": END_AT_STALL,
+    "uneven": END_AT_STALL,
+    "loader": END_AT_STALL,
+    "exception": END_AT_STALL,
+    "mismatch": ["--stall", "3", "--timeout", "6"],
+    "shapes": HEALTHY_UNTIL_S,
+    "killed": HEALTHY_UNTIL_S,
+    "fixed": [*HEALTHY_UNTIL_S, "--fix"],
+}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Exit code and --json record of each of RUNS."""
+    pytest.importorskip("torch", reason=TORCH)
+    jobs = [
+        ["--fault", "branch" if name == "fixed" else name, "--json", "--ranks", "3", *args]
+        for name, args in RUNS.items()
+    ]
+    command = [sys.executable, str(Path(__file__).with_name("hung_collective_runs.py"))]
+    done = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    results = dict(zip(RUNS, json.loads(done.stdout)))
+    assert all(result["out"] for result in results.values()), results
+    return {name: (result["code"], json.loads(result["out"])) for name, result in results.items()}
 
 
 def load():
@@ -47,11 +70,10 @@ HANGS = {
 
 
 @pytest.mark.parametrize("fault", HANGS)
-def test_hang_and_its_odd_rank(fault):
-    pytest.importorskip("torch", reason=TORCH)
+def test_hang_and_its_odd_rank(runs, fault):
     odd, phase, functions = HANGS[fault]
-    result, done = record("--fault", fault, "--kill-on-stall", stall="2")
-    assert done.returncode == 1
+    code, result = runs[fault]
+    assert code == 1
     assert result["outcome"] == "hang"
     assert result["odd_ranks"] == [odd]
     assert result["heartbeats"][odd]["phase"] == phase
@@ -63,44 +85,42 @@ def test_hang_and_its_odd_rank(fault):
     assert_frames_are_true(result["stacks"])
 
 
-def test_mismatch_is_seen_in_stacks_only():
-    pytest.importorskip("torch", reason=TORCH)
-    result, _ = record("--fault", "mismatch", "--timeout", "5", stall="2")
+def test_mismatch_is_seen_in_stacks_only(runs):
+    _, result = runs["mismatch"]
     assert result["outcome"] == "hang"
-    assert "Timed out waiting 5000ms" in " ".join(result["last_words"])
+    assert "Timed out waiting 6000ms" in " ".join(result["last_words"])
     assert result["odd_ranks"] == [], "all ranks announced the same phase"
     assert ["gather_tokens" in " ".join(stack) for stack in result["stacks"]] == [False, True, False]
 
 
 def test_mismatch_is_an_error_with_debug_detail():
+    """Here the program starts its ranks itself; PyTorch reads the variable when it is imported."""
     pytest.importorskip("torch", reason=TORCH)
-    result, _ = record("--fault", "mismatch", env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    args = ["--fault", "mismatch", "--json", "--ranks", "3", *HEALTHY_UNTIL_S]
+    result = json.loads(run(*args, env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}).stdout)
     assert result["outcome"] == "error"
     words = " ".join(result["last_words"])
     assert "Detected mismatch between collectives on ranks" in words
     assert "OpType=ALLREDUCE" in words and "OpType=ALLGATHER" in words
 
 
-def test_shapes_fail_at_once_with_gloo():
-    pytest.importorskip("torch", reason=TORCH)
-    result, _ = record("--fault", "shapes")
+def test_shapes_fail_at_once_with_gloo(runs):
+    _, result = runs["shapes"]
     assert result["outcome"] == "error"
     assert -signal.SIGABRT in result["exit_codes"]
     assert "Received data size doesn't match expected size" in " ".join(result["last_words"])
 
 
-def test_killed_rank_says_nothing():
-    pytest.importorskip("torch", reason=TORCH)
-    result, _ = record("--fault", "killed")
+def test_killed_rank_says_nothing(runs):
+    _, result = runs["killed"]
     assert result["exit_codes"][1] == -signal.SIGKILL
     assert result["last_words"][1] == ""
     assert re.search("Connection (reset|closed) by peer", result["last_words"][0])
 
 
-def test_fixed_variant_finishes():
-    pytest.importorskip("torch", reason=TORCH)
-    result, done = record("--fault", "branch", "--fix")
-    assert (done.returncode, result["outcome"], result["exit_codes"]) == (0, "finished", [0, 0, 0])
+def test_fixed_variant_finishes(runs):
+    code, result = runs["fixed"]
+    assert (code, result["outcome"], result["exit_codes"]) == (0, "finished", [0, 0, 0])
 
 
 def test_every_fault_is_off_in_the_fixed_variant():
@@ -148,7 +168,9 @@ def test_lines_quoted_on_the_page_are_lines_of_the_program():
 
 def test_the_page_names_every_fault():
     page = "".join(path.read_text() for path in PAGES)
-    assert not [fault for fault in load().FAULTS if f"`{fault}`" not in page]
+    faults = load().FAULTS
+    assert set(faults) <= set(RUNS), "each fault is run"
+    assert not [fault for fault in faults if f"`{fault}`" not in page]
 
 
 def test_faults_are_listed_without_torch():
@@ -162,7 +184,9 @@ def test_faults_are_listed_without_torch():
     assert "pip install torch" in refused.stderr
 
 
-@pytest.mark.parametrize("args", [["--fault", "nonsense"], ["--ranks", "2"], ["--stall", "9", "--timeout", "8"]])
+@pytest.mark.parametrize(
+    "args", [["--fault", "nonsense"], ["--ranks", "2"], ["--stall", "9", "--timeout", "8"], ["--timeout", "inf"]]
+)
 def test_misuse_is_refused(args):
     done = run(*args)
     assert done.returncode == 2

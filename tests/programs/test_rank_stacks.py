@@ -16,8 +16,9 @@ HANDLED = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1); "
 FORKED = "import os; os.fork(); " + SLEEP
 
 
-def run(*args):
-    return subprocess.run([sys.executable, str(PROGRAM), *map(str, args)], capture_output=True, text=True, timeout=60)
+def run(*args, env=None):
+    command = [sys.executable, str(PROGRAM), *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})})
 
 
 @pytest.fixture
@@ -68,6 +69,48 @@ def test_launcher_known_by_slurm_only_is_left_out(start):
     assert rank.pid in listed() and agent.pid not in listed()
 
 
+AGENT = f"""
+import os, subprocess, sys
+rank = subprocess.Popen([sys.executable, "-c", {SLEEP!r}], env=dict(os.environ, LOCAL_RANK="0"), stdout=subprocess.PIPE)
+rank.stdout.readline()
+print(rank.pid, flush=True)
+rank.wait()
+"""
+
+
+@linux
+def test_agent_of_a_pod_does_not_hide_its_rank(start):
+    """In a pod of a PyTorchJob the torchrun agent has a RANK, too: the number of the pod."""
+    agent = start(AGENT, 908)
+    found = [pid for pid, p in listed().items() if p["rank"] == 908]
+    assert len(found) == 1 and found != [agent.pid]
+
+
+@linux
+def test_a_rank_that_is_no_number_is_passed_over(start):
+    odd, rank = start(SLEEP, "first"), start(SLEEP, 909)
+    assert rank.pid in listed() and odd.pid not in listed()
+
+
+FAKE_PYSPY = """#!/bin/sh
+echo 'Thread 7 (idle): "MainThread"'
+echo '    step (train.py:88)'
+"""
+
+
+@linux
+def test_dump_writes_a_file_per_rank(start, tmp_path):
+    start(SLEEP, 910)
+    (tmp_path / "py-spy").write_text(FAKE_PYSPY)
+    (tmp_path / "py-spy").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = run("dump", "--out", tmp_path / "out", env={"PATH": path})
+    (dump,) = (tmp_path / "out").glob("*-rank910.txt")
+    assert str(dump) in done.stdout and "step (train.py:88)" in dump.read_text()
+    refused = run("dump", "--out", tmp_path / "py-spy", env={"PATH": path})
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+
+
 @linux
 def test_signal_spares_a_rank_without_handler(start):
     handled, bare = start(HANDLED, 906), start(SLEEP, 907)
@@ -109,7 +152,16 @@ def test_group_treats_both_formats_alike(tmp_path):
     assert groups[1]["stack"] == ["distributed_c10d.py:3252 all_reduce", "train.py:88 step", "train.py:120 <module>"]
 
 
-@pytest.mark.parametrize("args", [[], ["nonsense"], ["group", "/no/such/file"]])
+def test_group_reads_the_rank_after_the_host_name_and_sorts_by_number(tmp_path):
+    for rank in (10, 9, 2):
+        (tmp_path / f"frank07-rank{rank}.txt").write_text(PYSPY)
+    shown = run("group", *tmp_path.iterdir()).stdout
+    assert shown.startswith("--- 3 of 3 ranks: 2 9 10 ---")
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["nonsense"], ["group", "/no/such/file"], ["list", "--seconds", "nan"], ["list", "--seconds", "-1"]]
+)
 def test_misuse_is_refused(args):
     done = run(*args)
     assert done.returncode == 2
