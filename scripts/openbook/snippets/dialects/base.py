@@ -12,6 +12,7 @@ class Problem:
     rule: str
     message: str
     hint: str = ""
+    severity: str = "error"
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,10 @@ class Snippet:
     within: frozenset[str] = frozenset()  # tags and classes around it on the page
     whole: bool = False  # a file, not a fence
     before: str = ""  # the earlier fences of its session
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 Found = Iterable[tuple[Snippet, Problem]]

@@ -18,12 +18,8 @@ def diff(snippet: Snippet) -> Iterator[Problem]:
             yield Problem(number, "diff-hunk", "not a hunk header", "as in @@ -1,4 +1,5 @@")
 
 
-COMPILED = ("parse", "compile", "gpu")
 DISPLAY = (
     Dialect("diff", each(diff)),
-    Dialect("c", each(nothing), COMPILED),
-    Dialect("cpp", each(nothing), COMPILED, ("c++",)),
-    Dialect("cuda", each(nothing), ("parse", "gpu")),
     *(
         Dialect(name, each(nothing), ("shown",), aliases)
         for name, aliases in {
@@ -32,7 +28,6 @@ DISPLAY = (
             "css": (),
             "javascript": ("js",),
             "markdown": ("md",),
-            "dockerfile": (),
             "makefile": (),
             "xml": (),
             "sql": (),

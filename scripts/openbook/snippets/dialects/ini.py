@@ -1,4 +1,4 @@
-"""INI files, fio job files among them: sections of options, none of them twice."""
+"""INI files: sections of options, none of them twice."""
 
 import configparser
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet, each
 
 
-def check(snippet: Snippet) -> Iterator[Problem]:
+def problems(snippet: Snippet) -> Iterator[Problem]:
     parser = configparser.ConfigParser(interpolation=None, allow_no_value=True)
     try:
         parser.read_string(snippet.source)
@@ -18,5 +18,4 @@ def check(snippet: Snippet) -> Iterator[Problem]:
         yield Problem(getattr(problem, "lineno", None) or 0, "ini-syntax", message)
 
 
-INI = Dialect("ini", each(check), aliases=("cfg",))
-FIO = Dialect("fio", each(check))
+INI = Dialect("ini", each(problems), aliases=("cfg",))

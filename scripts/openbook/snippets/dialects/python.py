@@ -1,4 +1,4 @@
-"""Python: it parses; with check=lint and above, ruff finds no undefined name."""
+"""Python: it parses, the libraries have its names; with check=lint and above, ruff finds no undefined name."""
 
 import ast
 import json
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openbook.snippets import tools
+from openbook.snippets.dialects import imports
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet
 
 LINTED = ("lint", "run", "gpu")
@@ -59,9 +60,10 @@ def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
         problem = syntax(snippet)
         if problem:
             yield snippet, problem
-        elif snippet.level in LINTED:
+        else:
             sound.append(snippet)
-    yield from lint(sound)
+    yield from lint([snippet for snippet in sound if snippet.level in LINTED])
+    yield from imports.check(sound)
 
 
 PYTHON = Dialect("python", check, ("parse", "lint", "compile", "run", "gpu"), ("py", "python3"))

@@ -3,10 +3,7 @@
 `--power`, which newer versions dropped, is as in sbatch(1) of 22.05.
 """
 
-
-def words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from openbook.snippets.dialects.base import words
 
 FLAGS = words(
     "consolidate-segments contiguous external get-user-env help hold ignore-pbs no-requeue overcommit oversubscribe "

@@ -1,9 +1,10 @@
-"""YAML: every document loads safely, no key stands twice, and aliases stay small."""
+"""YAML: every document loads safely, no key stands twice, aliases stay small, manifests fit Kubernetes."""
 
 from collections.abc import Iterator
 
 import yaml
 
+from openbook.snippets.dialects import kubernetes
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet, each
 
 LARGEST = 10_000  # nodes, once every alias is written out
@@ -50,7 +51,8 @@ def describe(problem: Exception) -> str:
 
 def check(snippet: Snippet) -> Iterator[Problem]:
     try:
-        for document in yaml.compose_all(snippet.source, Loader):
+        documents = list(yaml.compose_all(snippet.source, Loader))
+        for document in documents:
             nodes: dict[int, yaml.Node] = {}
             for count, node in enumerate(walk(document) if document else (), 1):
                 if count > LARGEST:
@@ -58,12 +60,15 @@ def check(snippet: Snippet) -> Iterator[Problem]:
                 nodes[id(node)] = node
             for node in nodes.values():
                 yield from duplicates(node)
-        list(yaml.load_all(snippet.source, Loader))
+        values = list(yaml.load_all(snippet.source, Loader))
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         yield Problem(mark.line + 1 if mark else 0, "yaml-syntax", str(problem.problem or problem.context))
     except (yaml.YAMLError, ValueError, RecursionError, TooLarge) as problem:
         yield Problem(0, "yaml-syntax", describe(problem))
+    else:
+        for document, value in zip(documents, values, strict=True):
+            yield from kubernetes.check(document, value)
 
 
 YAML = Dialect("yaml", each(check), aliases=("yml",))

@@ -1,0 +1,72 @@
+"""fio job files: what `fio --parse-only` says, where it is installed; else the rules of INI files.
+
+Reading a job file can load a library that it names, so even this happens in the sandbox.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from openbook.snippets import sandbox, tools
+from openbook.snippets.dialects import ini
+from openbook.snippets.dialects.base import Dialect, Problem, Snippet, words
+
+OUTSIDE = re.compile(r"option <(?P<about>[^>]*)> outside of \[\] job section")
+MISTAKES = (
+    re.compile(r"Bad option <(?P<about>[^>]*)>(?:\nDid you mean (?P<like>\S+)\?)?"),
+    re.compile(r"failed parsing (?P<about>\S.*)"),
+    OUTSIDE,
+    re.compile(r"engine (?P<about>\S+) not loadable"),
+)
+# Engines of fio 3.41's HOWTO that a distribution may leave out.
+ENGINES = words(
+    "cpuio cuda-memcpy dev-dax dfs dircreate dirdelete dirstat e4defrag exec external fadvise falloc filecreate "
+    "filedelete filestat ftruncate gfapi gfapi_async guasi hdfs http io_uring io_uring_cmd ime_aio ime_psync "
+    "ime_psyncv libaio libblkio libcufile libhdfs libiscsi libpmem libzbc mmap mtd nbd net netsplice nfs null "
+    "posixaio psync psyncv pvsync pvsync2 rados rbd rdma sg solarisaio splice sprandom sync vsync windowsaio "
+    "xnvme"
+)
+
+
+def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
+    able = tools.find("fio") is not None and not sandbox.unusable()
+    answers = tools.together(ask if able else (lambda one: list(ini.problems(one))), snippets)
+    for snippet, problems in zip(snippets, answers, strict=True):
+        for problem in problems:
+            yield snippet, problem
+
+
+def ask(snippet: Snippet) -> list[Problem]:
+    """Problems in the order in which fio names them. A fence of options alone belongs to some job."""
+    source = snippet.source
+    whole = snippet.whole or re.search(r"^\s*\[", source, re.M)
+    text = source if whole else f"[job]\n{source}"
+    result = sandbox.run(["fio", "--parse-only", "snippet.fio"], {"snippet.fio": text + "\n"}, timeout=20)
+    if result.code == 0:
+        return []
+    found = []
+    for pattern in MISTAKES:
+        for match in pattern.finditer(result.output):
+            about, like = match["about"], match.groupdict().get("like")
+            if about not in ENGINES:
+                hint = f"did you mean {like}?" if like else ""
+                found.append(Problem(line_of(about, source), "fio-option", f"fio says: {first(match[0])}", hint))
+    if not found and not result.output.strip():
+        found.append(Problem(0, "fio-option", "fio refuses the job file and does not say why"))
+    return found
+
+
+def first(text: str) -> str:
+    return text.split("\n")[0]
+
+
+def line_of(about: str, source: str) -> int:
+    """The line that holds what fio quotes: an option, or the value of one."""
+    wanted = re.sub(r"\s", "", about)
+    for number, line in enumerate(source.split("\n"), 1):
+        squeezed = re.sub(r"\s", "", line)
+        if squeezed == wanted or squeezed.split("=")[-1] == wanted:
+            return number
+    return 0
+
+
+FIO = Dialect("fio", check)
