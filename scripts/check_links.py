@@ -4,10 +4,12 @@
     python scripts/check_links.py                     build the book, check it
     python scripts/check_links.py --site site         check a site that is built
     python scripts/check_links.py --record-anchors    keep the anchors of all headings from now on
-    python scripts/check_links.py --external all      ask other sites too; remembers what they answered
-    python scripts/check_links.py --external new      only addresses that no earlier run asked for
+    python scripts/check_links.py --external          ask other sites too; remembers what they answered
+    python scripts/check_links.py --external --new-since origin/main
+                                                      fail only for what a pull request brings
 
-Exit codes: 0 nothing found, 1 findings, 2 the check could not run.
+Exit codes: 0 nothing found, 1 findings, 2 the check could not run, 130 interrupted. Of what other sites
+answer, only errors count: an address must fail in several runs over a week before it is one.
 """
 
 import argparse
@@ -18,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from openbook import ROOT
-from openbook.findings import FORMATS, OK, Finding, Misuse, report, run
+from openbook.findings import FORMATS, FOUND, OK, Misuse, report, run
+
+INTERRUPTED = 130  # as a shell says it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,35 +46,35 @@ def main(argv: Sequence[str] | None = None) -> int:
             book = None  # the book of this folder did not make this site
         shown = "" if options.site else "site"
         result, found = findings(site, book, shown)
+        outcome = None
         if options.external:
-            found += _external(options, result, site, book, shown)
+            outcome = _external(options, result, site, book, shown)
     if options.record_anchors:
         if book is None:
             raise Misuse("--record-anchors needs the book that the site was built from: name it with --config")
         file = book.docs / published.FILE
         print(f"{published.record(file, result)} anchors added to {file}", file=sys.stderr)
-    code = report(found, options.format)
+    answers = outcome.findings if outcome else []
+    report([*found, *answers], options.format)
+    failed = any(each.severity != "notice" for each in found) or any(each.severity == "error" for each in answers)
     if options.format == "text":
         sys.stdout.flush()
         links = sum(report.count for report in result.reports.values())
-        print(f"{len(result.reports)} pages, {links} links: {len(found) or 'no'} findings", file=sys.stderr)
-    return code if found else OK
+        print(
+            f"{len(result.reports)} pages, {links} links: {len(found) + len(answers) or 'no'} findings", file=sys.stderr
+        )
+    if outcome:
+        print(outcome.summary(), file=sys.stderr)
+    if outcome and outcome.interrupted:
+        return INTERRUPTED
+    return FOUND if failed else OK
 
 
-def _external(options: argparse.Namespace, result: Any, site: Any, book: Any, shown: str) -> list[Finding]:
-    from openbook.links.external_fetch import Fetcher
-    from openbook.links.external_policy import exemptions, remember, remembered
-    from openbook.links.external_visit import Visit, expired
-    from openbook.links.run import external_findings
+def _external(options: argparse.Namespace, result: Any, site: Any, book: Any, shown: str) -> Any:
+    from openbook.links.external.run import visited
+    from openbook.links.source import Tracer
 
-    exempt = exemptions(options.exempt)
-    visit = Visit(Fetcher(), remembered(options.state), exempt, new_only=options.external == "new")
-    found = [*external_findings(visit, result, site, book, shown), *expired(exempt, options.exempt, visit.today)]
-    if options.external == "all":
-        remember(options.state, visit.memories)
-    if visit.left:
-        print(f"{len(visit.left)} addresses were not asked for: time was up", file=sys.stderr)
-    return found
+    return visited(options, result, book, Tracer(site, book, shown))
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -83,22 +87,45 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--record-anchors", action="store_true", help="add the headings of the site to data/anchors.txt"
     )
-    parser.add_argument("--external", choices=("all", "new"), help="also ask other sites (network)")
-    parser.add_argument(
-        "--state",
+    parser.add_argument("--external", action="store_true", help="also ask other sites (network, minutes)")
+    web = parser.add_argument_group("with --external")
+    web.add_argument("--new-since", metavar="REV", help="errors only on lines that are new since this revision")
+    web.add_argument(
+        "--state", type=Path, metavar="FILE", help="what runs remember (default: .cache/external-links.json)"
+    )
+    web.add_argument(
+        "--ignore",
         type=Path,
         metavar="FILE",
-        default=ROOT / ".cache" / "external-links.json",
-        help="what earlier runs of --external all heard (default: %(default)s)",
+        help="addresses not to ask for, with reason and end (default: docs/data/external-links.yml)",
     )
-    parser.add_argument(
-        "--exempt",
-        type=Path,
-        metavar="FILE",
-        default=ROOT / "docs" / "data" / "external-links.toml",
-        help="addresses not to ask for, with reason and end (default: %(default)s)",
+    web.add_argument(
+        "--time", type=_seconds, default=1500, metavar="S", help="for the whole run (default: %(default)s s)"
     )
-    return parser.parse_args(argv)
+    web.add_argument(
+        "--timeout", type=_seconds, default=15, metavar="S", help="for one answer (default: %(default)s s)"
+    )
+    web.add_argument(
+        "--spacing", type=_seconds, default=1, metavar="S", help="between requests to one host (default: %(default)s s)"
+    )
+    web.add_argument(
+        "--allow-network",
+        action="append",
+        default=[],
+        metavar="CIDR",
+        help="also ask hosts in this network, which is not public; may be repeated",
+    )
+    options = parser.parse_args(argv)
+    if not options.external and (options.new_since or options.state or options.ignore or options.allow_network):
+        parser.error("--new-since, --state, --ignore and --allow-network belong to --external")
+    return options
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e6:
+        raise ValueError(text)
+    return value
 
 
 if __name__ == "__main__":

@@ -145,20 +145,6 @@ def test_the_book_is_built_when_no_site_is_given(tmp_path):
     assert "3 anchors added" in done.stderr
 
 
-def test_external_addresses_with_state_and_exemptions(tmp_path):
-    pytest.importorskip("urllib3", reason="needs urllib3: pip install urllib3==2.8.0")
-    url = "https://x.example/"
-    put(tmp_path, {"site/index.html": f"<main><a href='{url}'>x</a></main>", "state.json": "{}", "bad.json": "["})
-    put(tmp_path, {"x.toml": f'[[ignore]]\npattern = "{url}"\nreason = "closed"\nexpires = 2020-01-01\n'})
-    done = run("--site", "site", "--external", "all", "--state", "state.json", "--exempt", "x.toml", cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stdout.startswith("x.toml:1: error [expired-exemption]")
-    assert (tmp_path / "state.json").read_text() == "{}\n"
-    done = run("--site", "site", "--external", "new", "--state", "bad.json", "--exempt", "none.toml", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "bad.json cannot be read" in done.stderr
-
-
 def test_help_needs_nothing_installed(tmp_path):
     done = subprocess.run(
         [sys.executable, "-S", SCRIPT, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60

@@ -79,7 +79,7 @@ class Guard:
             raise socket.gaierror(socket.EAI_NONAME, "the name has no address")
         for address in found:
             if not self._may(address):
-                how = "is" if str(address) == host else f"leads {host} to"
+                how = "names" if is_ip(host) else f"is on a host, {host}, with the address"
                 raise Refused(f"{how} {address}, which is no public address")
         return sorted(found, key=lambda address: address.version)  # IPv4 is the one that every machine has
 
