@@ -1,7 +1,8 @@
 """The book's figures: every docs/data/<topic>.yml, read once and again only when it changed."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from openbook.data.schema import read_topic
 from openbook.findings import Finding
 
 FOLDER = ROOT / "docs" / "data"
+LIST = re.compile(r"(?:\s*(?:#.*)?\n)*- ")
 
 
 class UnknownName(LookupError):
@@ -81,9 +83,20 @@ _files: dict[Path, tuple[tuple[int, int], Topic | None, list[Problem]]] = {}
 
 
 def load(folder: Path = FOLDER) -> Data:
-    """Every topic of a folder. Files that did not change are not read again."""
+    """Every topic of a folder."""
+    return load_files(topic_files(folder))
+
+
+def topic_files(folder: Path = FOLDER) -> list[Path]:
+    """The topic files of a folder. A file that is a list from its first line on is data of another kind."""
+    paths = sorted(folder.resolve().glob("*.yml"))
+    return [path for path in paths if not LIST.match(path.read_text(encoding="utf-8", errors="replace"))]
+
+
+def load_files(paths: Iterable[Path]) -> Data:
+    """Topic files, of which those that did not change since they were read are not read again."""
     topics, findings = {}, []
-    for path in sorted(folder.resolve().glob("*.yml")):
+    for path in paths:
         stat = os.stat(path)
         stamp = (stat.st_mtime_ns, stat.st_size)
         if path not in _files or _files[path][0] != stamp:
