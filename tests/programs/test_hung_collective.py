@@ -155,9 +155,6 @@ def test_lines_quoted_on_the_page_are_lines_of_the_program():
     quoted = {
         (int(line), name.rsplit(".", 1)[-1]) for line, name in re.findall(r"hung_collective\.py:(\d+) ([\w<>.]+)", page)
     }
-    quoted |= {
-        (int(line), name.rsplit(".", 1)[-1]) for name, line in re.findall(r"(\S+) \(hung_collective\.py:(\d+)\)", page)
-    }
     assert len(quoted) >= 8
     wrong = [(line, name) for line, name in sorted(quoted) if enclosing_function(line) != name]
     assert not wrong, f"the page quotes lines that moved: {wrong}; run the program again and paste"
