@@ -5,6 +5,7 @@ Reads a JSON list of argument lists from standard input and writes the list of
 ranks are forked from this process. Everything else is the program's own.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -70,6 +71,7 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch.distributed  # noqa: F401  (here, so that nobody below needs to)
 
+    gc.freeze()  # else every collection in a fork copies the pages of all modules
     subprocess.Popen = ForkedRank
     started = []
     for args in json.load(sys.stdin):
