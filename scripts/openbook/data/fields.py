@@ -18,7 +18,8 @@ ADDRESS = re.compile(r"https?://[^\s<>\"'`\\{}|^]+")
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint with the most similar known word, else with all of them where they are few."""
     known = list(known)
-    close = difflib.get_close_matches(word, known, 1, 0.6)
+    close = [other for other in known if other.casefold() == word.casefold()]
+    close = close or difflib.get_close_matches(word, known, 1, 0.6)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(known)}" if known and len(known) <= 30 else ""

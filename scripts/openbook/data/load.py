@@ -15,7 +15,7 @@ from openbook.data.schema import read_topic
 from openbook.findings import Finding
 
 FOLDER = ROOT / "docs" / "data"
-LIST = re.compile(r"(?:\s*(?:#.*)?\n)*- ")
+LIST = re.compile(r"(?:\s*(?:#.*)?\n)*(?:- |\[)")
 
 
 class UnknownName(LookupError):
@@ -82,13 +82,13 @@ def load_file(path: Path) -> tuple[Topic | None, list[Problem]]:
 _files: dict[Path, tuple[tuple[int, int], Topic | None, list[Problem]]] = {}
 
 
-def load(folder: Path = FOLDER) -> Data:
-    """Every topic of a folder."""
-    return load_files(topic_files(folder))
+def load(folder: Path | None = None) -> Data:
+    """Every topic of a folder, the book's by default."""
+    return load_files(topic_files(folder or FOLDER))
 
 
-def topic_files(folder: Path = FOLDER) -> list[Path]:
-    """The topic files of a folder. A file that is a list from its first line on is data of another kind."""
+def topic_files(folder: Path) -> list[Path]:
+    """The topic files of a folder. One that is a list is data of another kind."""
     paths = sorted(folder.resolve().glob("*.yml"))
     return [path for path in paths if not LIST.match(path.read_text(encoding="utf-8", errors="replace"))]
 

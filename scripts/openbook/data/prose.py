@@ -183,15 +183,15 @@ def _speaks_of(context: str, column: Column) -> bool:
 
 
 def same(literal: str, stated: float) -> bool:
-    """Whether a number as written is the stated one, rounded (or cut off) to the digits written."""
+    """Whether a number as written is the stated one, rounded, or cut off after the digits written."""
     plain = literal.replace(",", "")
-    value = float(plain)
     whole, _, decimals = plain.partition(".")
-    step = 10.0 ** -len(decimals)
+    last = step = 10.0 ** -len(decimals)  # of the last digit written
     if not decimals:  # trailing zeros may be rounding, as long as two digits stay
         zeros = len(whole) - len(whole.rstrip("0"))
         step = 10.0 ** max(0, min(zeros, len(whole) - 2))
-    return abs(value - stated) < step * 1.0001
+    beyond = stated - float(plain)
+    return abs(beyond) <= step / 2 * 1.0001 or 0 < beyond < last
 
 
 def _at(problem: Problem, lines: Sequence[str], literal: str, records: Sequence[Record]) -> Problem:
