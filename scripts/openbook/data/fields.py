@@ -20,6 +20,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     known = list(known)
     close = [other for other in known if other.casefold() == word.casefold()]
     close = close or difflib.get_close_matches(word, known, 1, 0.6)
+    close = close or [other for other in known if len(word) > 2 and other.startswith(word)]
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(known)}" if known and len(known) <= 30 else ""

@@ -158,12 +158,10 @@ def read(text: str) -> tuple[Node | None, list[Problem]]:
         return None, [refused.problem]
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
+        line = min(mark.line, max(0, len(text.splitlines()) - 1)) + 1 if mark else 1  # the end counts as the last line
         what = problem.problem or problem.context or "not YAML"
-        return None, [
-            Refused(
-                mark, f"not valid YAML: {what}", "quote text that holds `: `, ` #` or begins with `[{*&!|>%@`"
-            ).problem
-        ]
+        hint = "quote text that holds `: `, ` #` or begins with `[{*&!|>%@`"
+        return None, [Problem(line, "yaml", f"not valid YAML: {what}", hint)]
     except yaml.YAMLError as problem:
         line = text.count("\n", 0, getattr(problem, "position", 0)) + 1
         return None, [Problem(line, "yaml", f"not valid YAML: {getattr(problem, 'reason', problem)}")]

@@ -114,7 +114,7 @@ def _table(table: LexborNode, lines: Sequence[str], names: Names) -> Iterator[Pr
                 if any(same(literal, value) for named in found for _, _, value in named.figures(unit)):
                     repeated += 1
                     first = first or _line(lines, literal, [named.record for named in found])
-                elif problem := _differing(literal, unit, found, f"{head} {cell}"):
+                elif problem := _differing(literal, unit, found, f"{head} {' '.join(row)}"):
                     yield _at(problem, lines, literal, [named.record for named in found])
     if repeated >= MANY:
         message = f"a table typed by hand repeats {repeated} figures that docs/data has"
