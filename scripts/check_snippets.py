@@ -14,4 +14,9 @@ except ModuleNotFoundError as problem:
     sys.exit(2)
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    try:
+        code = run(main)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)

@@ -1,13 +1,16 @@
 """Fences that run: exit codes, output, sessions, limits, and what is kept of a pass."""
 
+import shutil
+
 import pytest
 
 from openbook.render import Renderer
-from openbook.snippets import execute, sandbox
+from openbook.snippets import execute, requirements, sandbox
 from openbook.snippets.cache import Cache
 from openbook.snippets.collect import collect
 
 needs_sandbox = pytest.mark.skipif(bool(sandbox.unusable()), reason=f"needs bubblewrap: {sandbox.unusable()}")
+needs_slurm = pytest.mark.skipif(bool(requirements.missing("slurm")), reason=requirements.missing("slurm") or "-")
 CONFIG = """site_name: Test
 markdown_extensions: [attr_list, pymdownx.highlight, pymdownx.snippets, pymdownx.superfences]
 """
@@ -109,10 +112,116 @@ def test_the_finding_shows_what_was_printed(run):
 
 @needs_sandbox
 def test_c_compiles(run):
-    if execute.shutil.which("gcc") is None:
+    if shutil.which("gcc") is None:
         pytest.skip("needs gcc: apt install gcc")
     assert run("```c {check=compile}\nint main(void) { return 0; }\n```\n") == []
     assert rules(run("```c {check=compile}\nint main(void) {\n  return x;\n}\n```\n")) == [("run-exit", 3)]
+
+
+@needs_sandbox
+def test_cuda_compiles(run):
+    why = requirements.missing("cuda")
+    if why:
+        monkeyed = run("```cuda {check=compile}\n__global__ void f() {}\n```\n")
+        assert [(found.rule, found.severity) for found in monkeyed] == [("not-run", "notice")]
+        return
+    assert run("```cuda {check=compile timeout=60}\n__global__ void f() {}\n```\n") == []
+    assert rules(run("```cuda {check=compile timeout=60}\n__global__ void f() {\n  x;\n}\n```\n")) == [("run-exit", 3)]
+
+
+RANKS = """```python {check=run ranks=3}
+import os, sys, time
+rank = int(os.environ["RANK"])
+time.sleep(0.2 * (3 - rank))
+print(rank, os.environ["WORLD_SIZE"])
+```
+
+```text {.output}
+0 3
+1 3
+2 3
+```
+"""
+
+
+@needs_sandbox
+def test_ranks_are_processes_whose_outputs_come_in_order(run):
+    assert run(RANKS) == []
+    assert rules(run(RANKS.replace("2 3\n```", "2 4\n```"))) == [("run-output", 8)]
+
+
+@needs_sandbox
+def test_a_rank_that_fails_ends_the_others(run):
+    text = RANKS.replace("print(rank", "if rank == 1: sys.exit(5)\ntime.sleep(60)\nprint(rank")
+    (found,) = run(text.split("```text")[0])
+    assert (found.rule, found.message) == ("run-exit", "exit code 5, not 0")
+
+
+@needs_sandbox
+def test_ranks_talk_to_each_other_with_gloo(run):
+    pytest.importorskip(
+        "torch", reason="needs PyTorch: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    )
+    text = """```python {check=run ranks=2 timeout=90}
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.tensor(float(dist.get_rank() + 1))
+dist.all_reduce(total)
+print(dist.get_rank(), total.item())
+dist.destroy_process_group()
+```
+
+```text {.output}
+0 3.0
+1 3.0
+```
+"""
+    assert run(text) == []
+
+
+JOB = """```slurm {check=run}
+#SBATCH --nodes=2 --ntasks-per-node=2 --output=elsewhere-%j.log
+echo "nodes $SLURM_JOB_NUM_NODES"
+srun bash -c 'echo task $SLURM_PROCID' | sort
+```
+
+```text {.output}
+nodes 2
+task 0
+...
+task 3
+```
+"""
+
+
+@needs_sandbox
+@needs_slurm
+def test_a_batch_script_is_submitted_and_its_output_compared(run):
+    assert run(JOB) == []
+    assert rules(run(JOB.replace("task 3", "task 4"))) == [("run-output", 7)]
+
+
+@needs_sandbox
+@needs_slurm
+def test_a_job_has_an_exit_code_and_sees_nothing_of_the_host(run, tmp_path):
+    (tmp_path / "secret").write_text("hunter2")
+    text = f"```slurm {{check=run exit=3}}\n#SBATCH --nodes=1\ncat {tmp_path}/secret /etc/shadow\nexit 3\n```\n"
+    assert run(text) == []
+    (found,) = run(text.replace("exit=3", "exit=0"))
+    assert found.rule == "run-exit"
+    assert "hunter2" not in found.hint
+    assert "No such file" in found.hint
+
+
+def test_without_slurm_a_job_is_not_run(renderer, tmp_path, monkeypatch):
+    monkeypatch.setattr(requirements, "DAEMONS", ("slurmctld-of-nowhere",))
+    monkeypatch.setattr(sandbox, "unusable", lambda: "")
+    monkeypatch.setattr(sandbox, "run", lambda *_, **__: pytest.fail("it ran"))
+    found = list(execute.run_all(pages(renderer, JOB), Cache(tmp_path)))
+    assert [(one.rule, one.severity) for one in found] == [("not-run", "notice")]
+    assert "apt install" in found[0].message
 
 
 @needs_sandbox
@@ -168,10 +277,10 @@ def test_without_a_sandbox_nothing_runs(renderer, tmp_path, monkeypatch):
 @needs_sandbox
 def test_what_a_machine_lacks_is_no_mistake_of_the_page(run, monkeypatch):
     text = "```bash {check=run}\necho \"ModuleNotFoundError: No module named 'torch'\"\nexit 1\n```\n"
-    monkeypatch.setattr(execute.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
     (found,) = run(text)
     assert (found.rule, found.severity) == ("not-run", "notice")
-    monkeypatch.setattr(execute.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: object())
     assert rules(run(text)) == [("run-exit", 1)]
 
 

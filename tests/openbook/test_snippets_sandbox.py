@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 from openbook.snippets import sandbox
+from openbook.snippets.sandbox import Limits
 
 pytestmark = pytest.mark.skipif(bool(sandbox.unusable()), reason=f"needs bubblewrap: {sandbox.unusable()}")
 
 
 def shell(text, timeout=10, **options):
-    return sandbox.run(["bash", "snippet.sh"], {"snippet.sh": text}, timeout, **options)
+    return sandbox.run(
+        ["bash", "snippet.sh"], {"snippet.sh": text}, Limits(timeout, **options.pop("limits", {})), **options
+    )
 
 
-def python(text, timeout=10):
-    return sandbox.run(["python", "snippet.py"], {"snippet.py": text}, timeout)
+def python(text, timeout=10, **limits):
+    return sandbox.run(["python", "snippet.py"], {"snippet.py": text}, Limits(timeout, **limits))
 
 
 def running(mark):
@@ -81,16 +84,14 @@ def test_a_fork_bomb_stays_small():
     assert "fork" in result.output
 
 
-def test_memory_is_limited(monkeypatch):
-    monkeypatch.setattr(sandbox, "MEMORY", 200 * sandbox.MB)
-    result = python("kept = []\nwhile True: kept.append(b'x' * 2**24)", timeout=60)
+def test_memory_is_limited():
+    result = python("kept = []\nwhile True: kept.append(b'x' * 2**24)", timeout=60, memory=200 * sandbox.MB)
     assert result.ended == "memory"
 
 
-def test_memory_of_children_counts(monkeypatch):
-    monkeypatch.setattr(sandbox, "MEMORY", 200 * sandbox.MB)
+def test_memory_of_children_counts():
     text = "import os, time\nfor n in range(6):\n    if not os.fork(): kept = b'x' * 2**26; break\ntime.sleep(60)"
-    assert python(text, timeout=60).ended == "memory"
+    assert python(text, timeout=60, memory=200 * sandbox.MB).ended == "memory"
 
 
 def test_address_space_is_limited():

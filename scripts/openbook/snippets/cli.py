@@ -1,32 +1,36 @@
 """The command line of check_snippets."""
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openbook import ROOT
 from openbook.findings import FORMATS, Finding, Misuse, report
 from openbook.render import Renderer
-from openbook.snippets import execute, levels, static, tools
+from openbook.snippets import execute, lab, levels, sandbox, static, tools
 from openbook.snippets.cache import Cache
 from openbook.snippets.collect import RENDER_ERROR, PageItems, collect
 from openbook.snippets.dialects import BY_SUFFIX
 
 DESCRIPTION = """Check the code blocks of the book as a reader sees them.
 
-Without paths: every page of the configuration's docs folder, and the .sbatch and .sh files there.
-Nothing of a page is executed without --run; with it, fences with check=run run in a sandbox.
-Exit code 0: fine; 1: findings; 2: misuse."""
+Without paths: every page of the configuration's docs folder, and the files beside them
+({suffixes}).
+Nothing of a page is executed without --run; with it, fences with check=run run in a sandbox,
+and batch scripts are held against a Slurm of four nodes.
+Exit code 0: fine; 1: findings; 2: misuse.""".format(suffixes=" ".join(sorted(BY_SUFFIX)))
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="check_snippets.py", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="a page, a .sbatch or .sh file, or a folder")
+    made.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="a page, a file beside one, or a folder")
     made.add_argument("--config", type=Path, default=ROOT / "mkdocs.yml", help="MkDocs configuration (the book's)")
     made.add_argument("--list", action="store_true", help="print the fences instead of checking them")
     made.add_argument("--run", action="store_true", help="also run fences with check=run, in a sandbox")
@@ -74,13 +78,28 @@ def show(pages: Sequence[PageItems], format: str) -> None:
 def check(pages: Sequence[PageItems], files: Sequence[Path], run: bool) -> list[Finding]:
     findings = [finding for page in pages for finding in page.findings]
     findings += static.check(item for page in pages for item in page.items)
-    findings += static.check_files([(path, name_of(path)) for path in files])
+    named = [(path, name_of(path)) for path in files]
+    findings += static.check_files(named)
     if run:
         findings += execute.run_all(pages, Cache())
+        findings += lab.check(pages, named, Cache())
     for name in sorted(tools.missed):
         message = f"{name} is not installed, so its checks were left out"
         findings.append(Finding(name, 0, 0, "tool-missing", "notice", message, tools.FROM.get(name, "")))
     return list(dict.fromkeys(findings))
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[None]:
+    """Whatever ends the check ends what it started too; a request to end counts as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    except BaseException:
+        sandbox.stop_all()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,7 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         show(pages, options.format)
         lost = [found for page in pages for found in page.findings if found.rule == RENDER_ERROR]
         return report(lost, out=sys.stderr)
-    findings = check(pages, files, options.run)
+    with stopping():
+        findings = check(pages, files, options.run)
     if not options.paths and renderer.docs == ROOT / "docs":
         findings += levels.compare(levels.skips(pages), levels.allowed())
     code = report(findings, options.format)

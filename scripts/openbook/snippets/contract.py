@@ -11,12 +11,13 @@ from openbook.findings import Finding
 from openbook.render import Fence, attributes_of
 
 CHECKS = ("skip", "parse", "lint", "compile", "run", "gpu")
-EXPECTATIONS = ("check", "exit", "session", "timeout", "reason")
+EXPECTATIONS = ("check", "exit", "session", "timeout", "ranks", "reason")
 RENDERED = ("title", "hl_lines", "linenums", "id")  # the renderer reads these
 # `output` is the book's own; the rest are the theme's.
 CLASSES = ("output", "annotate", "copy", "no-copy", "select", "no-select")
 TIMEOUT = 20.0  # seconds, when a fence names none
 LONGEST = 300.0
+MOST_RANKS = 8
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Expectation:
     session: str = ""
     timeout: float = TIMEOUT
     reason: str = ""
+    ranks: int = 0  # 0: one process, which knows of no others
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
@@ -50,9 +52,14 @@ def read(fence: Fence, levels: tuple[str, ...]) -> tuple[Expectation, list[Findi
             session=values.get("session", "") if level in ("run", "lint") else "",
             timeout=seconds(values.get("timeout", "")) or TIMEOUT,
             reason=values.get("reason", ""),
+            ranks=int(values["ranks"]) if level == "run" and several(values.get("ranks", "")) else 0,
         ),
         mistakes,
     )
+
+
+def several(text: str) -> bool:
+    return text.isdecimal() and 2 <= int(text) <= MOST_RANKS
 
 
 def seconds(text: str) -> float | None:
@@ -88,6 +95,10 @@ def problems(fence: Fence, levels: tuple[str, ...]) -> Iterator[Finding]:
     for name in ("exit", "session", "timeout"):
         if name in values and level not in (("run", "lint") if name == "session" else ("run", "compile")):
             yield found("unused-attribute", f"{name} has an effect with check=run only")
+    if "ranks" in values and (level != "run" or fence.language.lower() not in ("python", "py")):
+        yield found("unused-attribute", "ranks has an effect in a python fence with check=run only")
+    if "ranks" in values and "session" in values:
+        yield found("unused-attribute", "ranks start afresh: they cannot share a session")
     yield from (found("unknown-value", *told) for told in wrong_values(fence))
 
 
@@ -97,6 +108,8 @@ def wrong_values(fence: Fence) -> Iterator[tuple[str, str]]:
         yield f"exit={values['exit']!r}", "an exit code is a number from 0 to 255"
     if "timeout" in values and seconds(values["timeout"]) is None:
         yield f"timeout={values['timeout']!r}", f"seconds, above 0 and at most {LONGEST:.0f}"
+    if "ranks" in values and not several(values["ranks"]):
+        yield f"ranks={values['ranks']!r}", f"processes, from 2 to {MOST_RANKS}"
     if "session" in values and not re.fullmatch(r"[A-Za-z][\w-]*", values["session"]):
         yield f"session={values['session']!r}", "a name of letters, digits, - and _"
     if "linenums" in values and not RE_LINENUMS.fullmatch(values["linenums"]):

@@ -2,11 +2,9 @@
 
 import functools
 import importlib.metadata
-import importlib.util
 import os
 import re
 import secrets
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,23 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from openbook.findings import Finding
-from openbook.snippets import expected, sandbox, tools
+from openbook.snippets import expected, prepare, requirements, sandbox, tools
 from openbook.snippets.cache import Cache, key_of
 from openbook.snippets.collect import Item, PageItems
 from openbook.snippets.dialects import console
 
-SUFFIX = {"python": ".py", "pycon": ".pycon", "shell": ".sh", "c": ".c", "cpp": ".cpp"}
-COMPILERS = {"c": ["gcc", "-fsyntax-only"], "cpp": ["g++", "-fsyntax-only"]}
-# What a machine may lack without the page being wrong, and where it comes from.
-MODULES = {"torch": "pip install torch --index-url https://download.pytorch.org/whl/cpu", "numpy": "pip install numpy"}
-COMMANDS = {
-    "torchrun": MODULES["torch"],
-    "fio": "apt install fio",
-    "gdb": "apt install gdb",
-    "mpirun": "apt install openmpi-bin",
-    **dict.fromkeys(("gcc", "g++"), "apt install gcc g++"),
-    **dict.fromkeys(("sbatch", "srun", "sinfo", "squeue", "scontrol"), "apt install slurm-client"),
-}
+COMMANDS_OF_SHELL = ["fio", "gcc", "sbatch"]  # whose versions can change what a shell snippet prints
 
 
 @dataclass
@@ -57,11 +44,15 @@ class Process:
     def timeout(self) -> float:
         return sum(item.expectation.timeout for item in self.items)
 
+    @property
+    def ranks(self) -> int:
+        return self.items[0].expectation.ranks
+
 
 def processes(page: PageItems) -> list[Process]:
     found: dict[object, Process] = {}
     for item in page.items:
-        if item.level == "run" or (item.level == "compile" and item.kind in COMPILERS):
+        if item.level == "run" or (item.level == "compile" and item.kind in prepare.COMPILED):
             name = (item.expectation.session, item.kind) if item.expectation.session else id(item)
             found.setdefault(name, Process(item.kind, [], page.folder)).items.append(item)
     return list(found.values())
@@ -104,36 +95,29 @@ def key(process: Process, parts: Sequence[Unit], files: dict[str, Path]) -> str:
         kind=process.kind,
         levels=[item.level for item in process.items],
         timeout=process.timeout,
+        ranks=process.ranks,
         units=[(unit.text, unit.code, unit.printed) for unit in parts],
         beside={name: sha256(path.read_bytes()).hexdigest() for name, path in files.items()},
-        versions=[sys.version, tools.version("bash"), tools.version("bwrap"), installed()],
+        versions=[sys.version, installed(), machinery(), *(tools.version(name) for name in used_by(process.kind))],
     )
 
 
-def prepare(kind: str, parts: Sequence[Unit], mark: str) -> tuple[list[str], dict[str, str]]:
-    """The command and the files it needs."""
-    if len(parts) == 1 and kind != "pycon":
-        name = "snippet" + SUFFIX[kind]
-        start = {"python": ["python"], "shell": ["bash"], **COMPILERS}[kind]
-        return [*start, name], {name: parts[0].text + "\n"}
-    files = {f"snippet_{n}{SUFFIX[kind]}": unit.text + "\n" for n, unit in enumerate(parts, 1)}
-    if kind == "shell":
-        # The exit code is given back, so that the next command can ask for it.
-        show = f"""code=$?; printf '\\n{mark} %d\\n' $code; (exit $code)"""
-        lines = [f"trap {quoted(show)} EXIT", *(f". /work/{name}\n{show}" for name in files)]
-        return ["bash", "session.sh"], {**files, "session.sh": "\n".join(lines)}
-    driver = Path(__file__).with_name("driver.py").read_text(encoding="utf-8")
-    return ["python", "driver.py", kind, mark, *files], {**files, "driver.py": driver}
+def used_by(kind: str) -> list[str]:
+    more = {"shell": COMMANDS_OF_SHELL, "slurm": ["sbatch"], "c": ["gcc"], "cpp": ["g++"]}.get(kind, [])
+    return ["bash", "bwrap", *more]
 
 
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+@functools.cache
+def machinery() -> list[str]:
+    """What decides how snippets run: a change of it makes them run again."""
+    modules = (prepare.DRIVER, Path(prepare.__file__), Path(sandbox.__file__), prepare.LAB)
+    return [sha256(path.read_bytes()).hexdigest() for path in modules if path.exists()]
 
 
 def run(process: Process, cache: Cache) -> list[Finding]:
     """Run a process unless it is known to pass."""
     parts = [unit for item in process.items for unit in units(item)]
-    why = sandbox.unusable()
+    why = sandbox.unusable() or requirements.missing(process.kind)
     if why:
         return [notice(item, why) for item in process.items]
     files = beside(process.folder)
@@ -141,9 +125,10 @@ def run(process: Process, cache: Cache) -> list[Finding]:
     if not parts or cache.passed(digest):
         return []
     mark = f"end-{secrets.token_hex(8)}"
-    command, made = prepare(process.kind, parts, mark)
     timeout = process.timeout * patience()
-    result = sandbox.run(command, made, timeout, {name: files[name] for name in files if name not in made})
+    start = prepare.start(process.kind, [unit.text for unit in parts], mark, timeout, process.ranks)
+    there = {name: path for name, path in files.items() if name not in start.files} | start.beside
+    result = sandbox.run(start.command, start.files, start.limits, there)
     findings = list(judge(parts, result, mark))
     if not findings:
         cache.keep(digest)
@@ -164,7 +149,7 @@ def judge(parts: Sequence[Unit], result: sandbox.Result, mark: str) -> Iterator[
             and (unit.printed is None or expected.matches(unit.printed, output))
         ):
             continue
-        lacking = absent(output)
+        lacking = requirements.absent(output)
         if lacking:
             yield notice(unit.item, f"needs {lacking}")
         elif code is None:
@@ -179,6 +164,8 @@ def judge(parts: Sequence[Unit], result: sandbox.Result, mark: str) -> Iterator[
 
 
 def unfinished(unit: Unit, result: sandbox.Result, output: str) -> Finding:
+    if unit.item.kind == "slurm" and result.ended == "exit":
+        return finding(unit, unit.line, "run-lab", "the Slurm lab did not work", tail(output))
     told = {
         "timeout": f"still running after {unit.item.expectation.timeout:g} s",
         "memory": f"it took more than {sandbox.MEMORY // sandbox.MB} MiB of memory",
@@ -188,21 +175,9 @@ def unfinished(unit: Unit, result: sandbox.Result, output: str) -> Finding:
     return finding(unit, unit.line, f"run-{result.ended}", told[result.ended], tail(output))
 
 
-def absent(output: str) -> str:
-    """A known requirement that the output says is missing, and that is; with how to install it."""
-    for name, source in MODULES.items():
-        said = f"No module named '{name}'" in output or (name == "torch" and "PyTorch is missing" in output)
-        if said and importlib.util.find_spec(name) is None:
-            return f"{name}: {source}"
-    for name, source in COMMANDS.items():
-        if re.search(rf"\b{re.escape(name)}: (?:command )?not found", output) and shutil.which(name) is None:
-            return f"{name}: {source}"
-    return ""
-
-
 def failing_line(unit: Unit, output: str) -> int:
     """The page's line of the last place in the snippet that a traceback or the shell names."""
-    places = re.findall(r'snippet(?:_\d+)?\.\w+(?:", line |: line |:)(\d+)', output)
+    places = re.findall(r'snippet(?:_\d+)?\.\w+(?:", line |: line |:|\()(\d+)', output)
     if not places or unit.item.dialect.name == "console":
         return unit.line
     return unit.item.fence.line_of(int(places[-1]))

@@ -25,6 +25,11 @@ MEMORY = 2048 * MB  # resident, all processes together
 ADDRESSES = 16 * 1024 * MB  # of one process; torch reserves much and uses little
 PROCESSES = 128  # threads count
 OUTPUT = 1 * MB
+# Without a second address besides 127.0.0.1 the C library finds none to listen on (AI_ADDRCONFIG in getaddrinfo(3)).
+ADDRESS = """import fcntl, socket, struct
+request = struct.pack("16sHH4s8x", b"lo:0", socket.AF_INET, 0, socket.inet_aton("127.0.0.2"))
+fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8916, request)  # SIOCSIFADDR
+"""
 USER = 64_000  # for when the checker runs as root: nobody's number
 ETC = {
     "passwd": "reader:x:1000:1000::/work:/bin/bash\n",
@@ -32,6 +37,19 @@ ETC = {
     "hosts": "127.0.0.1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a snippet may use: seconds, bytes of memory (all processes together), processes and threads.
+
+    `listens`: its processes find each other by name, as daemons and ranks do.
+    """
+
+    timeout: float = 20
+    memory: int = MEMORY
+    processes: int = PROCESSES
+    listens: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,11 +93,11 @@ def environment() -> list[str]:
     return [word for name, value in values.items() for word in ("--setenv", name, value)]
 
 
-def command(argv: Sequence[str], timeout: float, folder: Path, beside: Mapping[str, Path]) -> list[str]:
+def command(argv: Sequence[str], limits: Limits, folder: Path, beside: Mapping[str, Path]) -> list[str]:
     """The whole command line. `folder` holds the snippets and etc/; `beside` are files of the page's folder."""
     bwrap = tools.find("bwrap") or "bwrap"
     spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    alone = ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000"]
+    user = ["--unshare-user", "--uid", "1000", "--gid", "1000"]
     options = [*spaces, "--hostname", "localhost", "--die-with-parent", "--new-session", "--clearenv"]
     options += [*mounts(), *environment()]
     for name in ETC:
@@ -90,14 +108,21 @@ def command(argv: Sequence[str], timeout: float, folder: Path, beside: Mapping[s
         if path.is_file():
             options += ["--ro-bind", str(path), f"/work/{path.name}"]
     options += ["--remount-ro", "/", "--chdir", "/work"]
-    limits = ["prlimit", f"--nproc={PROCESSES}", f"--as={ADDRESSES}", f"--fsize={DISK}", "--nofile=1024", "--core=0"]
-    limits += [f"--cpu={int(timeout) + 5}", "--"]
-    if os.geteuid() != 0:
-        return [bwrap, *options, *alone, "--", *limits, *argv]
-    # Root mounts (it may be the only one who can read Python), then stops being root for good.
-    drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all"]
-    drop += ["--inh-caps=-all", "--no-new-privs"]
-    return [bwrap, *options, "--", *drop, bwrap, *alone, "--dev-bind", "/", "/", "--", *limits, *argv]
+    use = ["prlimit", f"--nproc={limits.processes}", f"--as={ADDRESSES}", f"--fsize={DISK}", "--nofile=1024"]
+    use += ["--core=0", "--", *argv]
+    alone = [*user, "--disable-userns"]
+    root = os.geteuid() == 0
+    if not root and not limits.listens:
+        return [bwrap, *options, *alone, "--", *use]
+    # Mounts and addresses need rights (root may be the only one who can read Python); then they go for good.
+    drop = ["setpriv", "--inh-caps=-all"]
+    if root:
+        drop += [f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
+    else:
+        options += [*user, "--cap-add", "CAP_NET_ADMIN"]
+        drop += ["--ambient-caps=-all"]
+    listen = ["sh", "-c", 'python -c "$0" && exec "$@"', ADDRESS] if limits.listens else []
+    return [bwrap, *options, "--", *listen, *drop, bwrap, *alone, "--dev-bind", "/", "/", "--", *use]
 
 
 def family(pid: int) -> list[int]:
@@ -128,9 +153,9 @@ def resident(pids: Sequence[int]) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def follow(process: subprocess.Popen, timeout: float) -> tuple[bytes, str]:
+def follow(process: subprocess.Popen, limits: Limits) -> tuple[bytes, str]:
     """Read the output until the end or a limit."""
-    until, kept, stream = time.monotonic() + timeout, b"", process.stdout.fileno()
+    until, kept, stream = time.monotonic() + limits.timeout, b"", process.stdout.fileno()
     while True:
         ended = process.poll() is not None
         ready, _, _ = select.select([stream], [], [], 0 if ended else 0.1)
@@ -145,12 +170,27 @@ def follow(process: subprocess.Popen, timeout: float) -> tuple[bytes, str]:
             return kept[:OUTPUT], "output"
         if time.monotonic() > until:
             return kept, "timeout"
-        if not ended and resident(family(process.pid)) > MEMORY:
+        if not ended and resident(family(process.pid)) > limits.memory:
             return kept, "memory"
 
 
+RUNNING: set[subprocess.Popen] = set()
+
+
+def stop_all() -> None:
+    """End every sandbox of this process, for when it is interrupted."""
+    for process in list(RUNNING):
+        end(process)
+
+
+def end(process: subprocess.Popen) -> None:
+    """The first process of the sandbox dies with bwrap, and the kernel ends the rest with it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def run(
-    argv: Sequence[str], files: Mapping[str, str], timeout: float = 20, beside: Mapping[str, Path] | None = None
+    argv: Sequence[str], files: Mapping[str, str], limits: Limits, beside: Mapping[str, Path] | None = None
 ) -> Result:
     """Run `argv` with `files` and `beside` in its working directory; standard error goes with the output."""
     with tempfile.TemporaryDirectory(prefix="openbook-snippet-") as name:
@@ -160,25 +200,24 @@ def run(
         (folder / "etc").mkdir()
         for file, text in ETC.items():
             (folder / "etc" / file).write_text(text)
-        line = command(argv, timeout, folder, beside or {})
         process = subprocess.Popen(
-            line,
+            command(argv, limits, folder, beside or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
         )
+        RUNNING.add(process)
         try:
-            output, ended = follow(process, timeout)
+            output, ended = follow(process, limits)
         except subprocess.TimeoutExpired:
             output, ended = b"", "timeout"
         finally:
-            # The first process of the sandbox dies with bwrap, and the kernel ends the rest with it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end(process)
             process.wait()
             process.stdout.close()
+            RUNNING.discard(process)
         return Result(process.returncode, output.decode(errors="replace"), ended)
 
 
@@ -188,7 +227,7 @@ def unusable() -> str:
     if tools.find("bwrap") is None:
         return "bubblewrap is missing: apt install bubblewrap"
     try:
-        result = run(["true"], {}, timeout=10)
+        result = run(["true"], {}, Limits(timeout=10))
     except OSError as problem:
         return str(problem)
     if result.code != 0:

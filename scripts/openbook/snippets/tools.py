@@ -27,11 +27,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@functools.cache
-def find(name: str) -> str | None:
+def where(name: str) -> str | None:
     """The program's path: from the interpreter's own environment before the system's."""
     beside = str(Path(sys.executable).parent)
-    found = shutil.which(name, path=beside + os.pathsep + os.environ.get("PATH", os.defpath))
+    return shutil.which(name, path=beside + os.pathsep + os.environ.get("PATH", os.defpath))
+
+
+@functools.cache
+def find(name: str) -> str | None:
+    """The same for a program that a check cannot do without: that it is missing will be reported."""
+    found = where(name)
     if found is None:
         missed.add(name)
     return found
@@ -39,7 +44,7 @@ def find(name: str) -> str | None:
 
 @functools.cache
 def version(name: str) -> str:
-    path = find(name)
+    path = where(name)
     if path is None:
         return ""
     done = subprocess.run([path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -59,5 +64,10 @@ def call(
 
 def together(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Map in threads: for functions that wait for a program."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+    pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 2)
+    try:
         yield from pool.map(function, items)
+    except BaseException:  # an interrupt too: what has not begun does not begin
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()

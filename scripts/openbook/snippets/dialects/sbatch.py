@@ -25,13 +25,12 @@ NodeName=node[1-1024] CPUs=64
 PartitionName=main Nodes=ALL Default=YES
 """
 # About the missing cluster, not about the script.
-NO_CLUSTER = re.compile(r"controller|configuration source|SelectType|plugin|resolve|munge|auth", re.I)
+NO_CLUSTER = re.compile(r"says: .*(?:controller|configuration source|SelectType|plugin|resolve|munge|auth)", re.I)
 
 
 def ask_all(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
     """Errors that sbatch reports; none where it is not installed."""
-    program = tools.find("sbatch")
-    tools.missed.discard("sbatch")  # a second opinion: nobody has to have it
+    program = tools.where("sbatch")  # a second opinion: nobody has to have it
     if program is None or not snippets:
         return
     with tempfile.TemporaryDirectory() as name:
@@ -50,12 +49,17 @@ def ask(program: str, folder: Path, number: int, snippet: Snippet) -> list[Probl
     start = "" if snippet.source.startswith("#!") else "#!/bin/bash\n"
     script.write_text(f"{start}{snippet.source}\n", encoding="utf-8")
     done = tools.call([program, "--test-only", str(script)], env={"SLURM_CONF": str(folder / "slurm.conf")})
+    return [problem for problem in told(done.stderr, snippet) if not NO_CLUSTER.search(problem.message)]
+
+
+def told(stderr: str, snippet: Snippet) -> list[Problem]:
+    """Its messages about one script, but for options that this sbatch is too old for."""
     problems = []
-    for message in re.findall(r"^sbatch: (?:error: |fatal: )?(.+)$", done.stderr, re.M):
+    for message in re.findall(r"^(?:sbatch: (?:error: |fatal: )?|allocation failure: )(.+)$", stderr, re.M):
         newer = re.match(r"unrecognized option '--([\w-]+)", message)
-        if NO_CLUSTER.search(message) or (newer and options.resolve(newer[1])):
-            continue  # an option that this sbatch is too old for
-        problems.append(Problem(line_of(message, snippet.source), "slurm-sbatch", f"sbatch says: {message}"))
+        if not (newer and options.resolve(newer[1])):
+            line = line_of(message, snippet.source)
+            problems.append(Problem(line, "slurm-sbatch", f"sbatch says: {message}"))
     return problems
 
 

@@ -175,4 +175,4 @@ def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
     yield from sbatch.ask_all(sound)
 
 
-SLURM = Dialect("slurm", check, ("parse", "lint", "gpu"), ("sbatch",))
+SLURM = Dialect("slurm", check, ("parse", "lint", "run", "gpu"), ("sbatch",))
