@@ -99,8 +99,7 @@ def node_names(nodes: int, isolated: bool) -> list[str]:
     return [f"node{i}" if isolated else f"127.0.1.{i}" for i in range(1, nodes + 1)]
 
 
-# cred_expire: a requeued job waits that long (120 s by default) with the reason BeginTime.
-# linuxproc: needs no cgroup rights. config_overrides: believe the CPUs and memory written here.
+# cred_expire: wait of a requeued job. linuxproc: no cgroup rights. config_overrides: believe these CPUs, this memory.
 SLURM_CONF = """\
 ClusterName=lab
 SlurmctldHost={host}(127.0.0.1)
@@ -120,6 +119,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 DefMemPerCPU={mem_per_cpu}
 ReturnToService=2
+SchedulerParameters=sched_interval=2
 MailProg=/bin/true
 GresTypes=gpu
 PartitionName=gpu Nodes=ALL Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00
@@ -240,9 +240,9 @@ def write_files(folder: Path, nodes: int, gpus: int) -> None:
 def start_daemons(folder: Path, nodes: int) -> None:
     """munged, slurmctld and the slurmds; returns when every node is idle. Raises LabError with a log's end."""
     isolated = state_of(folder)["isolated"]
-    munge = [f"--{name}={folder}/munge/{name.split('-')[0]}" for name in ("key-file", "pid-file", "seed-file")]
-    munge += [f"--socket={folder}/munge/socket", f"--log-file={folder}/munge/log"]
-    commands = {"munged": [daemon("munged"), "--foreground", *munge], "slurmctld": [daemon("slurmctld"), "-D"]}
+    own = ("key-file", "pid-file", "seed-file", "log-file", "socket")
+    munge = ["--force", "--foreground", *(f"--{name}={folder}/munge/{name.split('-')[0]}" for name in own)]
+    commands = {"munged": [daemon("munged"), *munge], "slurmctld": [daemon("slurmctld"), "-D"]}
     commands.update({name: [daemon("slurmd"), "-D", "-N", name] for name in node_names(nodes, isolated)})
     environment = {**client_environment(folder), MARK: str(folder)}
     hosts = folder / "hosts" if isolated else None

@@ -134,9 +134,11 @@ def test_two_labs_run_side_by_side(started, slurm):
 
 def test_killed_lab_is_stale_and_stop_cleans_it_up(started):
     folder, env = started
+    pid = (folder / "slurmctld.pid").read_text().strip()
     subprocess.run(["sbatch", "-N2", "-o", "/dev/null", "--wrap", "srun sleep 334"], env=env)
     wait_until(lambda: sleeping(334))
     os.kill(json.loads((folder / "lab.json").read_text())["keeper"], signal.SIGKILL)
+    wait_until(lambda: pid not in processes(folder))  # the daemons end by themselves
     wait_until(lambda: json.loads(call("status", "--dir", folder, "--json").stdout)["state"] == "stale")
     assert call("stop", "--dir", folder).returncode == 0
     assert processes(folder) == [] and not folder.exists()
