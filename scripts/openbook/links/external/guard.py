@@ -28,6 +28,7 @@ _NOT_PUBLIC = tuple(
         (
             "192.88.99.0/24",  # 6to4 relays, RFC 7526
             "168.63.129.16/32",  # the host of an Azure machine, as its guests see it
+            "3fff::/20",  # documentation, RFC 9637
         ),
     )
 )
@@ -39,9 +40,10 @@ class Refused(Exception):
 
 def is_public(address: Address) -> bool:
     """Whether the address is one of the public network, and holds none that is not."""
+    if any(address.version == network.version and address in network for network in _NOT_PUBLIC):
+        return False
     if isinstance(address, ipaddress.IPv4Address):
-        inside = any(address in network for network in _NOT_PUBLIC)
-        return address.is_global and not address.is_multicast and not address.is_reserved and not inside
+        return address.is_global and not address.is_multicast and not address.is_reserved
     if address.ipv4_mapped is not None:
         return is_public(address.ipv4_mapped)
     if address in _NAT64:

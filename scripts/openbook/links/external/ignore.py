@@ -95,7 +95,7 @@ def _entry(node: yaml.Node, place: str, line: int) -> Entry:
     if "/" in pattern and "://" not in pattern:
         raise Misuse(f"{place}: the pattern {pattern!r} is neither a host nor an address: write https://{pattern}")
     if not isinstance(reason, str) or not reason.strip():
-        raise Misuse(f"{place}: the reason is missing: say why {pattern} cannot be asked for")
+        raise Misuse(f"{place}: the reason is text that says why {pattern} cannot be asked for, not {reason!r}")
     if type(expires) is not date:
         raise Misuse(f"{place}: expires is a day, as in 2027-06-30, not {expires!r}")
     return Entry(pattern, reason.strip().rstrip("."), expires, line)

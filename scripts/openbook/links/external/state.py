@@ -8,7 +8,6 @@ lose nothing, and a file that was damaged is put aside and not trusted.
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -134,19 +133,14 @@ class State:
     def _write(self, records: Mapping[str, Record]) -> None:
         kept = {url: _shortened(records[url]) for url in sorted(records)}
         text = json.dumps({"version": VERSION, "addresses": kept}, indent=1, ensure_ascii=False)
-        name = ""
+        draft = self.file.with_name(self.file.name + ".new")  # the lock is held, so the name is ours
         try:
-            with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=self.file.parent, prefix=self.file.name + ".", delete=False
-            ) as draft:
-                name = draft.name
-                draft.write(text + "\n")
-                draft.flush()
-                os.fsync(draft.fileno())
-            os.replace(name, self.file)
+            with draft.open("w", encoding="utf-8") as handle:
+                handle.write(text + "\n")
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(draft, self.file)
         except OSError as problem:
-            if name:
-                Path(name).unlink(missing_ok=True)
             raise Misuse(f"the state file {self.file} cannot be written: {problem.strerror}") from problem
 
 

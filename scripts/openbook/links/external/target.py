@@ -64,6 +64,8 @@ def target_of(url: str) -> Target:
         raise Malformed("has a backslash where a slash belongs")
     if "@" in parts.netloc:
         raise Malformed("names a user before the host: browsers warn of such addresses")
+    if "]" in parts.netloc and not re.fullmatch(r"\[[^\]]*\](:\d*)?", parts.netloc):
+        raise Malformed("has characters after the brackets of its host")
     if port == 0:
         raise Malformed("names port 0")
     host = _host(parts.hostname or "")

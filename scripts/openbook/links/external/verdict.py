@@ -123,12 +123,13 @@ def _wall(answer: Answer) -> str:
 
 def _doubt(answer: Answer, asked: str, content: Content) -> str:
     """Why a good answer may not be the page that the author meant."""
+    old, new = urlsplit(asked), urlsplit(answer.url)
+    about_it = re.search(r"404|not.?found", old.path, re.IGNORECASE)
     for said in dict.fromkeys((content.title, content.heading)):
         if _CHALLENGE.match(said):
             return f"answers {answer.status}, but its title is {said[:80]!r}: a challenge, not the page"
-        if not re.search(r"404|not.?found", asked, re.IGNORECASE) and says_not_found(said):
+        if not about_it and says_not_found(said):
             return f"answers {answer.status}, but its title is {said[:80]!r}"
-    old, new = urlsplit(asked), urlsplit(answer.url)
     if answer.hops and _HOME.match(new.path) and not new.query and not (_HOME.match(old.path) and not old.query):
         return f"leads to the start page {answer.url[:200]}: the page itself is probably gone"
     return ""

@@ -128,7 +128,7 @@ class Visit:
                 hint = _hint(url, verdict, self.state[url])
                 problems += _problems(addresses[url], rule, message, hint, self._severity(verdict, self.state[url]))
         for address in addresses.values():
-            if address.unpinned and not self.ignore.covers(address.url):
+            if address.unpinned:
                 message = "line numbers of a branch move: the link will show other lines"
                 hint = "on the page of the file press y, and link the address of the commit that then stands there"
                 problems += _problems(address, "unpinned-lines", message, hint, "warning")
