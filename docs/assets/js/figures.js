@@ -90,6 +90,8 @@
     if (switches.length) tools.append(make("span", {}, "Units ", ...switches))
     figures.prepend(tools)
     ;[...table.tHead.rows[0].cells].forEach((head, column) => sortable(table, head, column))
+    for (const link of figures.querySelectorAll(".figures-refs a"))
+      link.title = document.getElementById(link.hash.slice(1)).textContent
     figures.addEventListener("click", event => {
       // A note that is folded away opens when it is asked for.
       if (event.target.closest(".figures-refs a")) figures.querySelector("details").open = true

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import base64
 import csv
+import gzip
 import io
 import json
 from typing import TYPE_CHECKING, Any
 
 from openbook.data.model import Figure, Record, Source
 from openbook.data.show import in_unit, unit_shown
-from openbook.fences.base import escape, tag
+from openbook.fences.base import tag
 
 if TYPE_CHECKING:
     from openbook.fences.figures import Request
 
-LARGEST = 20_000  # characters of a link; a larger table would burden every reader of the page
+LARGEST = 20_000  # characters of a link; a larger file is compressed, so that the page stays small
 
 
 def downloads(request: Request, name: str) -> str:
     """Links to both files. The CSV opens in a spreadsheet; the JSON has sources, conditions and reasons, too."""
+    file = name.replace("figures", request.topic.name)
     files = [("CSV", "text/csv", as_csv(request)), ("JSON", "application/json", as_json(request))]
-    links = []
-    for label, kind, text in files:
-        address = f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
-        if len(address) <= LARGEST:
-            file = f"{name.replace('figures', request.topic.name)}.{label.lower()}"
-            links.append(tag("a", label, href=address, download=file))
-        else:
-            links.append(
-                escape(f"{label}: too large for the page, see data/{request.topic.name}.yml in the book's source")
-            )
-    return ", ".join(links)
+    return ", ".join(_link(label, kind, text.encode(), f"{file}.{label.lower()}") for label, kind, text in files)
+
+
+def _link(label: str, kind: str, content: bytes, file: str) -> str:
+    address = _address(f"{kind};charset=utf-8", content)
+    if len(address) > LARGEST:
+        label, file = f"{label} (gzip)", f"{file}.gz"
+        address = _address("application/gzip", gzip.compress(content, mtime=0))  # the same bytes on every build
+    return tag("a", label, href=address, download=file)
+
+
+def _address(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def as_csv(request: Request) -> str:

@@ -37,21 +37,21 @@ class References:
 
     def source(self, source: Source) -> str:
         number, _ = self.sources.setdefault(source.id, (len(self.sources) + 1, source))
-        return self.link(f"s{number}", str(number), f"Source {number}", source.cited())
+        return self.link(f"s{number}", str(number), f"Source {number}")
 
     def note(self, text: str) -> str:
         if text not in self.notes:
             self.notes[text] = next(self.letters)
         letter = self.notes[text]
-        return self.link(f"n-{letter}", letter, f"Note {letter}", text)
+        return self.link(f"n-{letter}", letter, f"Note {letter}")
 
-    def link(self, target: str, text: str, label: str, title: str) -> str:
-        return tag("a", escape(text), href=f"#{self.prefix}-{target}", aria_label=label, title=title)
+    def link(self, target: str, text: str, label: str) -> str:
+        return tag("a", escape(text), href=f"#{self.prefix}-{target}", aria_label=label)
 
     def superscript(self, source: Source | None, note: str) -> str:
         links = [self.source(source)] if source else []
         links += [self.note(note)] if note else []
-        return " " + tag("sup", " ".join(links), class_="figures-refs") if links else ""
+        return "\u00a0" + tag("sup", " ".join(links), class_="figures-refs") if links else ""
 
 
 def note_of(figure: Figure) -> str:

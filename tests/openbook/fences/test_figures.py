@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import gzip
 import io
 import json
 import re
@@ -258,9 +259,14 @@ def test_cells_without_a_record_are_problems(data):
     ]
 
 
-def test_a_large_table_is_not_carried_by_the_page(data, monkeypatch):
+def test_a_large_file_is_compressed(data, monkeypatch):
     from openbook.fences import figures_files
 
     monkeypatch.setattr(figures_files, "LARGEST", 400)
-    text = texts(page(BODY), ".figures-download")[0]
-    assert text.startswith("Download CSV") and "JSON: too large" in text
+    tree = page(BODY)
+    assert texts(tree, ".figures-download a") == ["CSV", "JSON (gzip)"]
+    link = tree.css(".figures-download a")[1].attributes
+    assert link["download"].endswith(".json.gz")
+    content = gzip.decompress(base64.b64decode(link["href"].partition(",")[2]))
+    assert json.loads(content)["caption"] == "Peak and memory"
+    assert page(BODY).html == tree.html, "a build gives the same bytes again"
