@@ -30,8 +30,8 @@ def read_topic(root: Node, name: str, path: str, problems: list[Problem]) -> Top
     topic = fields.text("topic", required=True, pattern=WORD)
     if topic and topic != name:
         fields.bad(fields.line("topic"), "wrong-topic", f"topic is {topic!r}, the file is {name}.yml")
-    columns = dict(_named(fields, "columns", _column, WORD))
-    sources = dict(_named(fields, "sources", _source, IDENTIFIER))
+    columns = dict(read_named(fields, "columns", _column, WORD))
+    sources = dict(read_named(fields, "sources", read_source, IDENTIFIER))
     records: dict[str, Record] = {}
     for node in fields.list("records", required=True):
         record = _record(node, columns, sources, problems)
@@ -56,7 +56,8 @@ def read_topic(root: Node, name: str, path: str, problems: list[Problem]) -> Top
     return made
 
 
-def _named(fields: Fields, part: str, make: Any, pattern: Any) -> Iterator[tuple[str, Any]]:
+def read_named(fields: Fields, part: str, make: Any, pattern: Any) -> Iterator[tuple[str, Any]]:
+    """The parts that are mappings of names, each made by `make(name, node, problems)`; what fails is left out."""
     for name, node in fields.mapping(part, required=True).items():
         if not pattern.fullmatch(name):
             fields.bad(node.key_line, "bad-text", f"the name {name[:80]!r} under {part} must match {pattern.pattern}")
@@ -100,7 +101,8 @@ def _range(fields: Fields) -> tuple[float, float] | None:
     return ends[0], ends[1]
 
 
-def _source(name: str, node: Node, problems: list[Problem]) -> Source | None:
+def read_source(name: str, node: Node, problems: list[Problem]) -> Source | None:
+    """Where something was read; None where it cannot be said."""
     before = len(problems)
     fields = Fields(node, f"source {name}", problems)
     source = Source(
