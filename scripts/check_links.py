@@ -130,4 +130,7 @@ def _seconds(text: str) -> float:
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(run(main))
+    try:
+        sys.exit(run(main))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -26,6 +26,7 @@ SHORT = Limits(
     whole=3,
     header_bytes=8192,
     body_bytes=65536,
+    anchor_bytes=262144,
     retries=2,
     back_off=0.02,
     longest_wait=0.5,
@@ -112,7 +113,7 @@ def ask():
         guard = Guard(allowed, resolve or (lambda host, port: table[host]))
         target = target_of(url)
         fetcher = Fetcher(guard, pace or Pace(spacing, 30), limits, context or ssl.create_default_context())
-        return judge(fetcher.get(target), target.url, fragment)
+        return judge(fetcher.get(target, bool(fragment)), target.url, fragment)
 
     return ask
 

@@ -198,6 +198,12 @@ def test_only_so_many_bytes_are_taken(web, ask):
     assert sum(sent) < 8_000_000  # 64 KiB were read; the rest lies in the buffers of the system
 
 
+def test_more_is_read_when_an_anchor_is_wanted(web, ask, say):
+    web.pages["/"] = say(text="<p>" + "x " * 100_000 + "<p id=late>" + "x " * 100_000 + "<p id=too-late>")
+    assert ask(web.url, "late").kind == "ok"
+    assert ask(web.url, "too-late").kind == "anchor-unverifiable"
+
+
 def test_nothing_listens(ask):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

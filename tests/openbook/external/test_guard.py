@@ -6,7 +6,7 @@ import socket
 import pytest
 
 pytest.importorskip("hypothesis", reason="needs hypothesis: pip install hypothesis==6.170.17")
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openbook.links.external.guard import Guard, Refused, is_public
@@ -54,6 +54,7 @@ HIDDEN = [
 ]
 
 
+@settings(deadline=None)
 @given(V4, st.sampled_from(HIDDEN))
 def test_private_addresses_inside_of_others(address, hide):
     assert not is_public(hide(int(address)))
@@ -68,6 +69,7 @@ def _shapes(value: int) -> list[str]:
     ]  # fmt: skip
 
 
+@settings(deadline=None)
 @given(V4, st.integers(0, 9))
 def test_each_notation_is_the_same_address(address, shape):
     assert target_of(f"http://{_shapes(int(address))[shape]}/x").host == str(address)
@@ -90,6 +92,7 @@ def test_malformed_addresses(url):
         target_of(url)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80), st.sampled_from(["", "http://", "https://", "//", "http://[", "http://a/", "http://1."]))
 def test_any_text_is_an_address_or_is_malformed(text, start):
     try:

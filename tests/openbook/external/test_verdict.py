@@ -3,7 +3,7 @@
 import pytest
 
 pytest.importorskip("hypothesis", reason="needs hypothesis: pip install hypothesis==6.170.17")
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openbook.links.external.content import read
@@ -141,6 +141,7 @@ def test_other_alphabets():
     assert read(b"<title>x</title>", "text/html; charset=base64").title == "x"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.text(max_size=20), st.text(max_size=10))
 def test_any_bytes_are_read(body, content_type, fragment):
     content = read(body, content_type)
@@ -153,6 +154,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_markup_is_judged(body):
     assert judge(page(body), "https://a.test/x", "x").kind in (
@@ -163,6 +165,7 @@ def test_any_markup_is_judged(body):
     )
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_title_is_judged_quickly(title):
     says_not_found(title)
@@ -186,6 +189,7 @@ def test_retry_after(value, seconds):
     assert retry_after(value) == seconds
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_retry_after_is_read(value):
     wanted = retry_after(value)

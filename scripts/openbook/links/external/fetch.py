@@ -32,7 +32,8 @@ class Limits:
     body: float = 15.0
     whole: float = 60.0  # with redirects and retries, without waiting for the host's turn
     header_bytes: int = 64 * KIB
-    body_bytes: int = 1024 * KIB
+    body_bytes: int = 256 * KIB  # enough for the title
+    anchor_bytes: int = 4096 * KIB  # some manuals are one page
     redirects: int = 5
     retries: int = 2
     back_off: float = 1.0  # before the first retry; doubles
@@ -97,14 +98,19 @@ class Fetcher:
         self.context = context or ssl.create_default_context()
         self.context.set_alpn_protocols(["http/1.1"])
 
-    def get(self, target: Target) -> Answer:
-        """The answer, after redirects. OutOfTime when the run ended before it could be had."""
+    def get(self, target: Target, anchors: bool = False) -> Answer:
+        """The answer, after redirects; more of the page when anchors are wanted.
+
+        OutOfTime when the run ended before it could be had.
+        """
+        size = self.limits.anchor_bytes if anchors else self.limits.body_bytes
         hops: list[tuple[int, str]] = []
         cookies: dict[str, dict[str, str]] = {}
         spent = 0.0
         while True:
             try:
-                answer, took = self._patiently(target, self.limits.whole - spent, cookies.setdefault(target.host, {}))
+                own = cookies.setdefault(target.host, {})
+                answer, took = self._patiently(target, self.limits.whole - spent, own, size)
                 spent += took
                 if answer.status not in REDIRECTS or "location" not in answer.headers:
                     return replace(answer, hops=tuple(hops))
@@ -135,7 +141,7 @@ class Fetcher:
             raise _Broken(f"redirects more than {self.limits.redirects} times")
         return following
 
-    def _patiently(self, target: Target, seconds: float, cookies: dict[str, str]) -> tuple[Answer, float]:
+    def _patiently(self, target: Target, seconds: float, cookies: dict[str, str], size: int) -> tuple[Answer, float]:
         """Ask, and again after a short wait when the host had a bad moment; also the time that asking took."""
         host, spent = target.host, 0.0
         for attempt in range(self.limits.retries + 1):
@@ -149,7 +155,7 @@ class Fetcher:
                 if until <= began:
                     raise _Broken(f"took more than {self.limits.whole:g} s in all")
                 try:
-                    answer = self._once(target, until, cookies)
+                    answer = self._once(target, until, cookies, size)
                 except _Broken as problem:
                     if self.pace.left <= 0:
                         raise OutOfTime from problem
@@ -170,7 +176,7 @@ class Fetcher:
             self.pace.wait(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    def _once(self, target: Target, until: float, cookies: dict[str, str]) -> Answer:
+    def _once(self, target: Target, until: float, cookies: dict[str, str], size: int) -> Answer:
         limits = self.limits
         sock = self._connected(target, until)
         try:
@@ -192,8 +198,8 @@ class Fetcher:
             if response.status in REDIRECTS and "location" in headers:
                 return answer
             stream.until = min(until, time.monotonic() + limits.body)
-            stream.most = limits.body_bytes + limits.header_bytes
-            body, complete = self._body(response, headers)
+            stream.most = size + limits.header_bytes
+            body, complete = self._body(response, headers, size)
             return replace(answer, body=body, complete=complete)
         finally:
             sock.close()
@@ -223,13 +229,13 @@ class Fetcher:
                 raise
             raise _Broken(f"broke off the TLS handshake: {_short(problem)}", again=True) from problem
 
-    def _body(self, response: http.client.HTTPResponse, headers: Mapping[str, str]) -> tuple[bytes, bool]:
+    def _body(self, response: http.client.HTTPResponse, headers: Mapping[str, str], most: int) -> tuple[bytes, bool]:
         """(the start of a page, whether that is all of it). Other kinds of files are not read."""
         kind = headers.get("content-type", "text/html").lower()
         if "html" not in kind:
             return b"", False
         unpack = zlib.decompressobj(47) if headers.get("content-encoding", "").lower() in ("gzip", "x-gzip") else None
-        most, announced, received = self.limits.body_bytes, response.length, 0
+        announced, received = response.length, 0
         body = bytearray()
         try:
             while len(body) < most:

@@ -150,6 +150,8 @@ def _anchor(answer: Answer, fragment: str, content: Content) -> Verdict | None:
     if found == MISSING and not by_script:
         return Verdict(ANCHOR_MISSING, f'is there, but has no "#{fragment[:100]}"', answer.url)
     reason = "scripts make the anchors of that page" if answer.body and answer.complete else "not all of it was read"
+    if "html" not in answer.headers.get("content-type", "html"):
+        reason = "it is no HTML page"
     return Verdict(
         ANCHOR_UNVERIFIABLE, f'is there; whether it has "#{fragment[:100]}" cannot be told: {reason}', answer.url
     )

@@ -71,10 +71,14 @@ class Visit:
                 outcome.known += 1
             else:
                 wanted.setdefault(address.target.url, []).append(address)
+
+        def ask(target: Target) -> Answer:
+            return self.fetcher.get(target, anchors=any(each.fragment for each in wanted[target.url]))
+
         progress = Progress(len(wanted))
         try:
             with _terminated_as_interrupted():
-                for target, answer in in_groups(self._groups(wanted), self.fetcher.get, self.fetcher.pace):
+                for target, answer in in_groups(self._groups(wanted), ask, self.fetcher.pace):
                     heard = {each.url: judge(answer, target.url, each.fragment) for each in wanted[target.url]}
                     self._learn(heard, answer)
                     verdicts |= heard
@@ -116,7 +120,10 @@ class Visit:
     def _judge_silence(self, verdicts: dict[str, Verdict]) -> None:
         hosts = {urlsplit(url).hostname for url in self._waiting}
         if len(hosts) >= OFFLINE_FROM:
-            raise Misuse(f"not one of {len(hosts)} hosts answered: is this machine online? Nothing was remembered")
+            some = ", ".join(sorted(hosts)[:3])
+            raise Misuse(
+                f"none of {len(hosts)} hosts answered ({some}…): is this machine online? Nothing is remembered"
+            )
         self._note()
         self.state.save()
 
