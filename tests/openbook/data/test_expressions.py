@@ -56,8 +56,8 @@ def test_anything_but_arithmetic_is_refused(text):
 
 
 def test_an_unknown_name_is_named_with_the_nearest():
-    with pytest.raises(ExpressionError, match="unknown name 'bandwith': did you mean 'bandwidth'"):
-        parse("2 * bandwith", {"bandwidth", "size"})
+    with pytest.raises(ExpressionError, match="unknown name 'bandwidths': did you mean 'bandwidth'"):
+        parse("2 * bandwidths", {"bandwidth", "size"})
     with pytest.raises(ExpressionError, match="no value for 'size'"):
         parse("size").evaluate({})
 

@@ -32,8 +32,8 @@ BAD = {
     "wrong type: true": ("value: 80,", "value: true,", "wrong-type", "value: 80", "not true/false"),
     "wrong type: list": ("name: Chip Two", "name: [a]", "wrong-type", "name: Chip Two", "not a list"),
     "empty": ("name: Chip Two", "name:", "wrong-type", "name: Chip Two", "is empty"),
-    "unknown field of a figure": ("value: 80,", "valeu: 80,", "unknown-field", "value: 80", "did you mean 'value'"),
-    "unknown field of a record": ("    group: First", "    grup: First", "unknown-field", "group: First", "'group'"),
+    "unknown field of a figure": ("value: 80,", "values: 80,", "unknown-field", "value: 80", "did you mean 'value'"),
+    "unknown field of a record": ("    group: First", "    groups: First", "unknown-field", "group: First", "'group'"),
     "unknown field of a source": ("    by: Maker", "    bye: Maker", "unknown-field", "by: Maker", "'by'"),
     "unknown field of the file": ("limit_months: 18", "limit_month: 18", "unknown-field", "limit_months", "limit_months"),
     "unknown column": ("memory_size: {value: 80", "memory_sizes: {value: 80", "unknown-column", "value: 80", "memory_size"),
@@ -79,6 +79,7 @@ def test_a_mistake_is_named_with_its_line(spoiled, topic, case):
 
 FATAL = {
     "alias": ("name: Chip Two", "name: &a Chip Two", "an anchor (&a)"),
+    "alias of nothing": ("name: Chip Two", "name: *a", "an alias (*a)"),
     "merge": ("    vendor: Other", "    <<: {vendor: Other}", "a merge key"),
     "tag": ("name: Chip Two", "name: !!python/object/apply:os.system [ls]", "a tag"),
     "set": ("name: Chip Two", "name: !!str Chip Two", "a tag"),

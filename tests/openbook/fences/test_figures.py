@@ -211,7 +211,7 @@ BAD = {
     "record twice": ("caption:", "records: [one, one]\ncaption:", 3, "a record stands twice"),
     "both": ("caption:", "records: [one]\nfilter: {vendor: Maker}\ncaption:", 4, "both records and filter"),
     "unknown filter": ("caption:", "filter: {vendors: Maker}\ncaption:", 3, "unknown field 'vendors'"),
-    "unknown vendor": ("caption:", "filter: {vendor: Makr}\ncaption:", 3, "did you mean 'Maker'"),
+    "unknown vendor": ("caption:", "filter: {vendor: Makers}\ncaption:", 3, "did you mean 'Maker'"),
     "unknown sort": ("caption:", "sort: -peak\ncaption:", 3, "there is no column 'peak'"),
     "no caption": ("\ncaption: Peak and memory", "", 1, "no 'caption'"),
     "alias bomb": ("caption:", "a: &a [x]\nb: *a\ncaption:", 3, "anchor"),
