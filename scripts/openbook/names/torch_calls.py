@@ -1,0 +1,166 @@
+"""Names of PyTorch that it does not have, and keyword arguments that a call does not take."""
+
+import ast
+import difflib
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openbook.findings import Finding
+from openbook.names.documents import SHELL, Document
+from openbook.names.torch_names import Entry, Missing, Names
+
+# What a fragment of a page may use without its import.
+USUAL = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
+INLINE = re.compile(r"(?<![\w./-])(?:torch|dist)(?:\.\w+)+(?![\w*…<{\[]|\.\w|\.\.\.)")
+MODULE = re.compile(r"(?<=\s)-m[ \t]+(torch(?:\.\w+)+)(?![\w.*<{$])")
+
+
+@dataclass(frozen=True)
+class Problem:
+    line: int
+    rule: str
+    message: str
+    hint: str = ""
+
+
+class Bindings:
+    """What names mean in a program: imports, less what it binds otherwise."""
+
+    def __init__(self, tree: ast.Module, usual: dict[str, str]):
+        imported: dict[str, str] = {}
+        self.imports: list[tuple[int, str]] = []
+        tried = {
+            id(below)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Try) and node.handlers
+            for statement in node.body
+            for below in ast.walk(statement)
+        }
+        self.tried = tried
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    first = alias.name.split(".")[0]
+                    imported[alias.asname or first] = alias.name if alias.asname else first
+                    self.note(node, alias.name)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    if alias.name != "*":
+                        imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                        self.note(node, f"{node.module}.{alias.name}")
+        bound = set(self.bound(tree))
+        self.names = {name: full for name, full in {**usual, **imported}.items() if name not in bound}
+
+    def note(self, node: ast.stmt, full: str) -> None:
+        if id(node) not in self.tried:
+            self.imports.append((node.lineno, full))
+
+    @staticmethod
+    def bound(tree: ast.Module) -> Iterator[str]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                yield node.id
+            elif isinstance(node, ast.arg):
+                yield node.arg
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+                yield node.name or ""
+
+    def full(self, node: ast.expr) -> str:
+        """The dotted name that an expression means; empty for any other."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.insert(0, node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.names:
+            return ""
+        return ".".join([self.names[node.id], *parts])
+
+
+def parsed(source: str) -> ast.Module | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(textwrap.dedent(source))
+        except (SyntaxError, ValueError, RecursionError):
+            return None  # a finding of the snippet checker
+
+
+def missing(found: Missing, version: str) -> tuple[str, str]:
+    hint = f"did you mean {' or '.join(found.alike)}?" if found.alike else ""
+    return f"{found.where} has no {found.name!r} (PyTorch {version})", hint
+
+
+def problems(tree: ast.Module, bindings: Bindings, names: Names) -> Iterator[Problem]:
+    for line, full in bindings.imports:
+        if full.startswith("torch."):
+            yield from named(full, line, names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in bindings.tried:
+            full = bindings.full(node)
+            if full.startswith("torch."):
+                yield from named(full, node.end_lineno or node.lineno, names)
+        elif isinstance(node, ast.Call):
+            full = bindings.full(node.func)
+            entry = names.find(full) if full.startswith("torch.") else None
+            if isinstance(entry, Entry):
+                yield from keywords(node, full, entry, names.version)
+
+
+def named(full: str, line: int, names: Names) -> Iterator[Problem]:
+    found = names.find(full)
+    if isinstance(found, Missing):
+        yield Problem(line, "torch-name", *missing(found, names.version))
+    elif isinstance(found, Entry) and found.message:
+        yield Problem(line, "torch-deprecated", f"{full} is deprecated in PyTorch {names.version}", found.message)
+
+
+def keywords(node: ast.Call, full: str, entry: Entry, version: str) -> Iterator[Problem]:
+    for keyword in node.keywords:
+        if keyword.arg and not entry.takes(keyword.arg):
+            known = [one for one in entry.parameters or () if not one.startswith("*")]
+            like = difflib.get_close_matches(keyword.arg, known, 1)
+            hint = f"did you mean {like[0]}?" if like else f"it takes {', '.join(known)}"
+            message = f"{full} takes no argument {keyword.arg!r} (PyTorch {version})"
+            yield Problem(keyword.value.lineno, "torch-argument", message, hint)
+
+
+def check(document: Document, names: Names) -> Iterator[Finding]:
+    told: set[tuple[int, str]] = set()
+    for line, problem in every(document, names):
+        if (line, problem.message) not in told:
+            told.add((line, problem.message))
+            yield Finding(document.path, line, 0, problem.rule, "error", problem.message, problem.hint)
+
+
+def every(document: Document, names: Names) -> Iterator[tuple[int, Problem]]:
+    usual = USUAL if document.prose else {}
+    before: dict[str, str] = {}  # imports of the page's earlier fences
+    for piece in document.pieces:
+        if piece.language == "python" and (tree := parsed(piece.text)):
+            bindings = Bindings(tree, {**usual, **before})
+            before |= {name: full for name, full in bindings.names.items() if full.startswith("torch")}
+            for problem in problems(tree, bindings, names):
+                yield piece.line_of(problem.line), problem
+        elif piece.language in SHELL.values():
+            for number, text in enumerate(piece.text.split("\n"), 1):
+                for match in MODULE.finditer(text):
+                    for problem in named(match[1], number, names):
+                        yield piece.line_of(number), problem
+    for span in document.inline:
+        line = next(iter(document.places(span)), 0)
+        for problem in in_span(span, names):
+            yield line, problem
+
+
+def in_span(span: str, names: Names) -> Iterator[Problem]:
+    tree = parsed(span) if "torch." in span or "dist." in span else None
+    if tree is not None:
+        usual = {"torch": "torch", "dist": "torch.distributed"}
+        yield from problems(tree, Bindings(tree, usual), names)
+        return
+    for match in INLINE.finditer(span):
+        full = match[0].replace("dist.", "torch.distributed.", 1) if match[0].startswith("dist.") else match[0]
+        yield from named(full, 0, names)
