@@ -43,13 +43,16 @@ def check(language, source, **options):
         ("yaml", "a: 1\n---\na: 2\n"),
         ("yaml", "base: &b {x: 1}\none: {<<: *b, y: 2}\ntwo: !ENV [A, b]\n"),
         ("yaml", ""),
+        ("yaml", "a: !!python/object/apply:os.system [exit 1]\nb: !!python/name:os.abort\n"),  # read, never made
         ("json", '{"a": [1, 2.5, null]}'),
         ("toml", "[a]\nb = 1\n"),
         ("ini", "[a]\nb = %1\nflag\n"),
         ("fio", "[global]\nrw=randread\ndirect=1\ngroup_reporting\n[job]\nbs=4k\n"),
         ("diff", "@@ -1,2 +1 @@ def f\n-a\n+b\n"),
         ("text", "anything $ ` <"),
-        ("cuda", "__global__ void f() {}"),
+        ("bash", "sort <input >output; cat <in.txt>out.txt; diff <(a) <(b)"),
+        ("shell", "ls"),
+        ("console", "$ ssh <user>@<host> ls ~<user>/a"),
     ],
 )
 def test_accepts(language, source):
@@ -72,6 +75,12 @@ def test_accepts(language, source):
         ("bash", "ls\nif true; then\n  ls\n", [(4, "shell-syntax")]),
         ("bash", "cat <<EOF\n  x\n  EOF", [(3, "shell-syntax")]),
         ("bash", "ssh <node> ls", [(1, "shell-placeholder")]),
+        ("bash", "ssh <user>@<node> ls", [(1, "shell-placeholder")]),
+        ("bash", "ls ~<user>", [(1, "shell-placeholder")]),
+        ("bash", "ssh login<id>.example.org", [(1, "shell-placeholder")]),
+        ("bash", "[me@node1 ~]$ ls", [(1, "shell-prompt")]),
+        ("bash", "[me@node1 ~]# ls", [(1, "shell-prompt")]),
+        ("bash", "$> ls", [(1, "shell-prompt")]),
         ("bash", "cd x && rm -rf y", [(1, "destructive-command")]),
         ("bash", "sudo rm -fr /x", [(1, "destructive-command")]),
         ("bash", "mkfs.xfs /dev/sdb", [(1, "destructive-command")]),
@@ -84,7 +93,6 @@ def test_accepts(language, source):
         ("yaml", "x: &x {a: 1, a: 2}\ny: *x\n", [(1, "yaml-duplicate-key")]),
         ("yaml", "a: 1\n b: [\n", [(2, "yaml-syntax")]),
         ("yaml", "a: &a [*a]\n", [(0, "yaml-syntax")]),
-        ("yaml", "a: !!python/object/apply:os.system [ls]\n", [(1, "yaml-syntax")]),
         ("yaml", "when: 2026-13-45\n", [(0, "yaml-syntax")]),
         ("json", '{"a": 1,\n "a": 2}', [(2, "json-duplicate-key")]),
         ("json", '{"a": 1,\n}', [(2, "json-syntax")]),
@@ -124,10 +132,9 @@ def test_python_is_linted_when_asked():
 
 @needs_shellcheck
 def test_shellcheck_errors_are_found():
-    assert check("bash", "ls\n[ $a = b ]]") == [(2, "shell-SC1033"), (2, "shell-SC1034")] or check(
-        "bash", "ls\n[ $a = b ]]"
-    )
-    assert check("bash", 'ls\nif [ "$a" == 1 -o ]; then ls; fi')
+    assert check("bash", "ls\n[ $a = b ]]") == [(2, "shell-SC1034")]
+    assert check("bash", 'ls\nif [ "$a" == 1 -o ]; then ls; fi') == [(2, "shell-SC1072"), (2, "shell-SC1073")]
+    assert check("bash", "ls\na==1\nb==2\nc==3") == [(2, "shell-SC1097")]  # the first, and how many more
     assert check("bash", "echo $unquoted") == []  # a matter of style
 
 

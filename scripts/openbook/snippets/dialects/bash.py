@@ -6,15 +6,21 @@ The rules are functions of their own, since console and slurm use them too.
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from openbook.snippets import tools
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet
 
-PROMPT = re.compile(r"\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s]*[\w~/.-]*)?\$ ")
+PROMPT = re.compile(
+    r"\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s]*[\w~/.-]*|\[[\w.-]+@[\w.-]+ [^\]]*\])?\$>? "
+    r"|\s*\[[\w.-]+@[\w.-]+ [^\]]*\][$#]?(?: |$)"
+)
 HEREDOC = re.compile(r"(?<!<)<<(?!<)-?\s*(['\"]?)(\w+)\1")
-PLACEHOLDER = re.compile(r"(?:^|[\s=:/@])(<[A-Za-z][\w .-]*>)(?=$|[\s:/,.])")
+NAME = r"(<[A-Za-z](?:[\w .-]*\w)?>)"
+PLACEHOLDER = re.compile(rf"(?:^|(?<=[\s=:/@~_-])){NAME}(?=$|[\s:/,.@_-])|(?<=\w){NAME}(?=[:/.@_-])")
+CONSEQUENCES = (1072, 1073)  # "could not parse this": another comment says why
 START = r"(?:^|[;&|(`]|\b(?:sudo|then|do|else|time|xargs|srun|nohup)\b(?:\s+-\S+)*|\$\()\s*"
 DESTRUCTIVE = {
     "rm -rf": re.compile(START + r"(?:\S*/)?rm\s+(?:\S+\s+)*?-(?:[a-zA-Z]*[rR][a-zA-Z]*f|[a-zA-Z]*f[a-zA-Z]*[rR])"),
@@ -53,9 +59,9 @@ def prompts(snippet: Snippet) -> Iterator[Problem]:
 def placeholders(snippet: Snippet) -> Iterator[Problem]:
     for number, line in commands(snippet.source):
         match = PLACEHOLDER.search(line)
-        if match and line[: match.start(1)].count('"') % 2 == 0 and line[: match.start(1)].count("'") % 2 == 0:
-            name = re.sub(r"\W+", "_", match[1].strip("<>")).upper()
-            message = f"the shell reads {match[1]} as files to read and to overwrite"
+        if match and line[: match.start()].count('"') % 2 == 0 and line[: match.start()].count("'") % 2 == 0:
+            name = re.sub(r"\W+", "_", match[0].strip("<>")).upper()
+            message = f"the shell reads {match[0]} as files to read and to overwrite"
             yield Problem(number, "shell-placeholder", message, f"write ${{{name}:?}}")
 
 
@@ -92,9 +98,18 @@ def shellcheck(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]
             names.append(f"{folder}/{number}.sh")
             Path(names[-1]).write_text(snippet.source + "\n", encoding="utf-8")
         done = tools.call([program, "--norc", "-S", "error", "-s", "bash", "-f", "json1", *names])
-    for item in json.loads(done.stdout)["comments"] if done.stdout else []:
-        problem = Problem(item["line"], f"shell-SC{item['code']}", item["message"])
-        yield snippets[int(Path(item["file"]).stem)], problem
+    comments = json.loads(done.stdout)["comments"] if done.stdout else []
+    codes = Counter((item["file"], item["code"]) for item in comments)
+    explained = {item["file"] for item in comments if item["code"] not in CONSEQUENCES}
+    for item in comments:
+        place = (item["file"], item["code"])
+        if item["code"] in CONSEQUENCES and item["file"] in explained:
+            continue
+        more = codes.pop(place, 0)  # the first of its kind speaks for all in the snippet
+        if more:
+            hint = f"and {more - 1} more of this kind in the snippet" if more > 1 else ""
+            problem = Problem(item["line"], f"shell-SC{item['code']}", item["message"], hint)
+            yield snippets[int(Path(item["file"]).stem)], problem
 
 
 def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
@@ -116,4 +131,4 @@ def with_each(snippet: Snippet, problems: Iterable[Problem]) -> Iterator[tuple[S
     return ((snippet, problem) for problem in problems)
 
 
-BASH = Dialect("bash", check, ("parse", "lint", "run", "gpu"), ("sh",))
+BASH = Dialect("bash", check, ("parse", "lint", "run", "gpu"), ("sh", "shell"))

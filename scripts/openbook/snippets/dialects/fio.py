@@ -1,8 +1,9 @@
 """fio job files: what `fio --parse-only` says, where it is installed; else the rules of INI files.
 
-Reading a job file can load a library that it names, so even this happens in the sandbox.
+To read an option that it does not know, fio loads the library that `ioengine` names: it happens in the sandbox.
 """
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 
@@ -10,13 +11,17 @@ from openbook.snippets import sandbox, tools
 from openbook.snippets.dialects import ini
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet, words
 
+ENGINE = re.compile(r"\s*ioengine\s*=\s*([\w-]+)")
 MISTAKES = (
     re.compile(r"Bad option <(?P<about>[^>]*)>(?:\nDid you mean (?P<like>\S+)\?)?"),
     re.compile(r"failed parsing (?P<about>\S.*)"),
     re.compile(r"option <(?P<about>[^>]*)> outside of \[\] job section"),
-    re.compile(r"engine (?P<about>\S+) not loadable"),
 )
-# Engines that a distribution may leave out: HOWTO.rst of fio, commit 002db503.
+# HOWTO.rst of fio, commit 002db503: engines, and those among them that a distribution may leave out.
+ENGINES = words(
+    "cpuio e4defrag falloc filecreate filedelete filestat ftruncate libaio mmap mtd net netsplice null posixaio psync "
+    "pvsync pvsync2 sg splice sync vsync"
+)
 OPTIONAL = words(
     "dev-dax dfs exec external gfapi gfapi_async http ime_aio ime_psync ime_psyncv io_uring io_uring_cmd libblkio "
     "libcufile libhdfs libiscsi libpmem libzbc nbd nfs rados rbd rdma solarisaio windowsaio xnvme"
@@ -27,8 +32,18 @@ def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
     able = tools.find("fio") is not None and not sandbox.unusable()
     answers = tools.together(ask if able else (lambda one: list(ini.problems(one))), snippets)
     for snippet, problems in zip(snippets, answers, strict=True):
-        for problem in problems:
+        for problem in (*problems, *engines(snippet.source)):
             yield snippet, problem
+
+
+def engines(source: str) -> Iterator[Problem]:
+    """fio looks for an engine only when it runs."""
+    for number, line in enumerate(source.split("\n"), 1):
+        match = ENGINE.match(line)
+        if match and match[1] not in ENGINES | OPTIONAL:
+            like = difflib.get_close_matches(match[1], ENGINES | OPTIONAL, 1)
+            hint = f"did you mean {like[0]}?" if like else ""
+            yield Problem(number, "fio-engine", f"no engine of fio is called {match[1]!r}", hint)
 
 
 def ask(snippet: Snippet) -> list[Problem]:
@@ -39,8 +54,8 @@ def ask(snippet: Snippet) -> list[Problem]:
     result = sandbox.run(["fio", "--parse-only", "snippet.fio"], {"snippet.fio": text + "\n"}, sandbox.Limits())
     if result.code == 0:
         return []
-    if any(name.partition(":")[0] in OPTIONAL for name in re.findall(r"engine (\S+) not loadable", result.output)):
-        return list(ini.problems(snippet))  # neither the engine nor its options can be asked for here
+    if any(match and match[1] in OPTIONAL for match in map(ENGINE.match, source.split("\n"))):
+        return list(ini.problems(snippet))  # the options of an engine that may be missing here are unknown
     found = []
     for pattern in MISTAKES:
         for match in pattern.finditer(result.output):

@@ -64,8 +64,8 @@ def validator(name: str):
     return jsonschema.validators.Draft202012Validator(schema, registry=registry)
 
 
-def check(node: yaml.Node, data: object) -> Iterator[Problem]:
-    """Problems of one document; `node` is the same document with its lines."""
+def check(node: yaml.Node, data: object, whole: bool = True) -> Iterator[Problem]:
+    """Problems of one document; `node` is the same document with its lines. Where it is not whole, fields may lack."""
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
         return
     kind, version = data["kind"], data.get("apiVersion")
@@ -73,12 +73,12 @@ def check(node: yaml.Node, data: object) -> Iterator[Problem]:
         return
     if kind == "List" and isinstance(data.get("items"), list):
         for number, item in enumerate(data["items"]):
-            yield from check(inside(node, ["items", number]), item)
+            yield from check(inside(node, ["items", number]), item, whole)
         return
     number = folder().name.removesuffix("-local-strict")
     name = kinds().get((short(version), kind.lower()))
     right = proper_kind(name) if name else ""
-    if not right:
+    if not right or version not in read(name)["properties"]["apiVersion"].get("enum", [version]):
         yield unknown(node, kind, version, number)
         return
     if kind != right:
@@ -87,8 +87,9 @@ def check(node: yaml.Node, data: object) -> Iterator[Problem]:
     sound, schema = True, validator(name)
     for error in sorted(schema.iter_errors(data), key=lambda error: list(map(str, error.absolute_path))):
         sound = False
-        yield described(node, error)
-    if sound:
+        if whole or error.validator != "required":
+            yield described(node, error)
+    if sound and whole:
         yield from refused(node, kind, data)
 
 
@@ -106,7 +107,8 @@ def unknown(node: yaml.Node, kind: str, version: str, number: str) -> Problem:
     """An error for a group of Kubernetes itself; a custom resource is somebody else's."""
     group = GROUP.fullmatch(version)
     groups = {"", *(name.rpartition("-")[0] for name, _ in kinds())}
-    if not group or (group[1] or "") not in groups or kind in CLIENT_ONLY:
+    somebody_elses = (short(version), kind.lower()) in kinds()  # apps.example.org/v1 and apps/v1 have one file
+    if not group or (group[1] or "") not in groups or kind in CLIENT_ONLY or somebody_elses:
         message = f"{version} {kind} is no resource of Kubernetes itself: only its YAML is checked"
         return Problem(line(node, ["kind"]), "kubernetes-unknown-kind", message, severity="notice")
     elsewhere = sorted(group for group, name in kinds() if name == kind.lower() and group)

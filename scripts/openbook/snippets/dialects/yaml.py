@@ -1,5 +1,6 @@
 """YAML: every document loads safely, no key stands twice, aliases stay small, manifests fit Kubernetes."""
 
+import re
 from collections.abc import Iterator
 
 import yaml
@@ -7,14 +8,16 @@ import yaml
 from openbook.snippets.dialects import kubernetes
 from openbook.snippets.dialects.base import Dialect, Problem, Snippet, each
 
+ELLIPSIS = re.compile(r"^\s*#\s*(?:\.\.\.|…)", re.M)  # "# ..." says that something is left out
 LARGEST = 10_000  # nodes, once every alias is written out
 
 
 class Loader(yaml.SafeLoader):
-    """Also takes application tags such as `!ENV`, which mean nothing here."""
+    """Also takes application tags such as `!ENV`, and Python's, which mean nothing here."""
 
 
-Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
+for tag in ("!", "tag:yaml.org,2002:python/"):
+    Loader.add_multi_constructor(tag, lambda loader, suffix, node: None)
 
 
 class TooLarge(Exception):
@@ -67,8 +70,9 @@ def check(snippet: Snippet) -> Iterator[Problem]:
     except (yaml.YAMLError, ValueError, RecursionError, TooLarge) as problem:
         yield Problem(0, "yaml-syntax", describe(problem))
     else:
+        whole = not ELLIPSIS.search(snippet.source)
         for document, value in zip(documents, values, strict=True):
-            yield from kubernetes.check(document, value)
+            yield from kubernetes.check(document, value, whole)
 
 
 YAML = Dialect("yaml", each(check), aliases=("yml",))
