@@ -15,7 +15,10 @@ from openbook.names.lists import Variables
 
 TOKEN = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*(?![A-Za-z0-9])")
 AFTER = re.compile(r"_?[*…{<\[?#]|_?\.\.\.|_|\(")  # the beginning of names, or a macro
-ASSIGNED = re.compile(r"(?:^|[\s;&|(\"'])(?:export\s+|-e\s*|--env[= ])?([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)=")
+ASSIGNED = re.compile(r"(?:^|[\s;&|(\"'])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)=")
+# Alone on its line, so not for a command; a quote may go on below.
+PLAIN = re.compile(r"""^\s*([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)=(?:\S*|(["']).*\2|["'][^"']*)\s*(?:#.*)?$""")
+EXPANDED = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
 C_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 IN_GROUP = re.compile(r"_(?:HET|PACK)_GROUP_(?:\d+|#)?$")  # srun's, in a heterogeneous job
 C_LIKE = frozenset({"c", "c++", "cpp", "cc", "cxx", "cuda", "cu"})
@@ -72,6 +75,19 @@ def texts(piece: Piece) -> Iterator[tuple[int, str]]:
         yield from enumerate(piece.text.split("\n"), 1)
 
 
+def script_variables(document: Document) -> set[str]:
+    """What a script sets for itself: assigned on a line of its own, never exported, read again."""
+    shell = [piece.text for piece in document.pieces if piece.language in SHELL.values()]
+    lines = [line for text in shell for line in text.split("\n")]
+    assigned = {match[1] for line in lines if (match := PLAIN.match(line))}
+    exported = {name for line in lines if "export" in line or "env" in line for name in in_words(line)}
+    return (assigned - exported) & {name for line in lines for name in EXPANDED.findall(line)}
+
+
+def in_words(line: str) -> set[str]:
+    return {name for name, _, _ in in_text(line)}
+
+
 def uses(document: Document) -> Iterator[Use]:
     seen: dict[str, int] = {}
     for span in document.inline:
@@ -91,9 +107,9 @@ def uses(document: Document) -> Iterator[Use]:
 def check(document: Document, known: Variables) -> Iterator[Finding]:
     every = list(uses(document))
     named = {use.name for use in every}
-    told = set()
+    told, own = set(), script_variables(document)
     for use in every:
-        if (use.name, use.line) in told:
+        if (use.name, use.line) in told or (use.name in own and use.name not in known.names):
             continue
         finding = problem(use, known, named)
         if finding:

@@ -112,7 +112,7 @@ def long_option(command: Command, text: str, rest: list[str]) -> Iterator[tuple[
         like = difflib.get_close_matches(name, command.options, 2)
         others = [one for one in slurm_names.command_names() if name in slurm_names.command(one).options]
         hint = f"did you mean {' or '.join('--' + one for one in like)}?" if like else ""
-        hint = hint or (f"{others[0]} has it" if others else f"see {command.name} --help")
+        hint = hint or (f"{others[0]} has it" if others else "one of a plugin goes into slurm/plugin-options.txt")
         yield "slurm-option", f"{command.name} has no option --{name}", hint
     elif option.value == "VALUE":
         if not equals and rest:

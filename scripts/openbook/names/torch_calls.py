@@ -156,8 +156,9 @@ def every(document: Document, names: Names) -> Iterator[tuple[int, Problem]]:
 
 
 def in_span(span: str, names: Names) -> Iterator[Problem]:
-    tree = parsed(span) if "torch." in span or "dist." in span else None
-    if tree is not None:
+    if not INLINE.search(span):
+        return
+    if (tree := parsed(span)) is not None:
         usual = {"torch": "torch", "dist": "torch.distributed"}
         yield from problems(tree, Bindings(tree, usual), names)
         return

@@ -34,6 +34,11 @@ OPEN = (
     *("torch.ao", "torch.classes", "torch.contrib", "torch.masked", "torch.ops", "torch.quantization", "torch.testing"),
     *("torch.return_types", "torch.version", "torch.sparse", "torch.utils.hipify", "torch.utils.tensorboard"),
 )
+# What other packages put there, and what only builds for other devices have.
+ELSEWHERE = (
+    *("module torch.hpu +", "module torch.npu +", "module torch.musa +", "module torch.mlu +"),
+    *(f"class torch.distributed.ProcessGroup{kind}(?) +" for kind in ("NCCL", "MPI", "UCC", "XCCL")),
+)
 LONGEST = 160  # characters of what PyTorch says about a deprecated name
 
 
@@ -128,6 +133,7 @@ def lines() -> Iterator[str]:
     old = type(torch.FloatTensor)
     stubs = stub_parameters(Path(torch.__file__).parent)
     yield from (f"module {name} +" for name in OPEN)
+    yield from ELSEWHERE
     for module in sorted(modules(), key=lambda one: one.__name__):
         # torch itself has a __getattr__ for modules that it loads late; those are gone through anyway.
         made_up = type(module) is not types.ModuleType or (hasattr(module, "__getattr__") and module is not torch)

@@ -156,7 +156,7 @@ RECIPES = {
         "Environment variables of ROCm: HIP's runtime and ROCr",
         f"{GITHUB}/ROCm/clr {GITHUB}/ROCm/rocm-systems/tree/develop/projects/rocr-runtime",
         "HIP_ HSA_ ROCR_ AMD_",
-        "HSA_STATUS_ HSA_AMD_ HSA_EXT_ HIP_ERROR_ HIP_VERSION HIP_R_ AMD_DBGAPI_",
+        "HSA_STATUS_ HSA_AMD_ HSA_EXT_ HSA_MACHINE_MODEL_ HSA_PROFILE_ HIP_ERROR_ HIP_VERSION HIP_R_ AMD_DBGAPI_",
     ),
     "slurm": Recipe(
         slurm,
@@ -170,7 +170,7 @@ RECIPES = {
         "Environment variables of PyTorch, as the wheel names them",
         "https://pypi.org/project/torch/",
         "TORCH_ PYTORCH_ TORCHELASTIC_ TORCHDYNAMO_ TORCHINDUCTOR_ GLOO_",
-        "TORCH_CHECK TORCH_WARN TORCH_INTERNAL_ASSERT TORCH_LIBRARY TORCH_VERSION",
+        "TORCH_VERSION PYTORCH_VERSION TORCH_CHECK TORCH_WARN TORCH_INTERNAL_ASSERT TORCH_LIBRARY",
     ),
     "hugging-face": Recipe(
         hugging_face,
