@@ -10,27 +10,7 @@ from collections import Counter
 
 import pytest
 
-pytest.importorskip("selectolax", reason="needs selectolax: pip install selectolax==1.0.2")
-
-from openbook.links.external.fetch import Fetcher, Limits
-from openbook.links.external.guard import Guard
-from openbook.links.external.pace import Pace
-from openbook.links.external.target import target_of
-from openbook.links.external.verdict import judge
-
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
-SHORT = Limits(
-    connect=0.5,
-    header=0.4,
-    body=0.4,
-    whole=3,
-    header_bytes=8192,
-    body_bytes=65536,
-    anchor_bytes=262144,
-    retries=2,
-    back_off=0.02,
-    longest_wait=0.5,
-)
 
 
 class Web:
@@ -104,10 +84,29 @@ def web():
 
 @pytest.fixture
 def ask():
-    """Ask one address, as a run does; names lead where `names` says, `resolve` overrules that."""
+    """Ask one address, as a run does; `names` are on this machine, `resolve` overrules that."""
+    pytest.importorskip("selectolax", reason="needs selectolax: pip install selectolax==1.0.2")
+    from openbook.links.external.fetch import Fetcher, Limits
+    from openbook.links.external.guard import Guard
+    from openbook.links.external.pace import Pace
+    from openbook.links.external.target import target_of
+    from openbook.links.external.verdict import judge
+
+    short = Limits(
+        connect=0.5,
+        header=0.4,
+        body=0.4,
+        whole=3,
+        header_bytes=8192,
+        body_bytes=65536,
+        anchor_bytes=262144,
+        retries=2,
+        back_off=0.02,
+        longest_wait=0.5,
+    )
 
     def ask(
-        url, fragment="", names=(), resolve=None, limits=SHORT, allowed=LOOPBACK, spacing=0, context=None, pace=None
+        url, fragment="", names=(), resolve=None, limits=short, allowed=LOOPBACK, spacing=0, context=None, pace=None
     ):
         table = {name: ["127.0.0.1"] for name in names}
         guard = Guard(allowed, resolve or (lambda host, port: table[host]))

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("selectolax", reason="needs selectolax: pip install selectolax==1.0.2")
+
 from openbook.links.address import Home
 from openbook.links.book import Book
 from openbook.links.check import check

@@ -83,7 +83,7 @@ def test_each_notation_is_the_same_address(address, shape):
         "http://a:99999/", "http://a:0/", "http://a:b/", "http://", "http:///x", "http://./", "http://a..b/",
         "http://a b/", "http://a%20b/", "http://a%2fb/", "http://a<b/", "http://a^b/", "http://user@host.test/",
         "http://user:word@host.test/", "http://host.test@10.0.0.1/", "http://10.0.0.1\\@host.test/",
-        "http://host.test\\x", "http://" + "a" * 64 + ".test/", "http://host.test/" + "a" * 9000, "ftp://host.test/",
+        "http://host.test\\x", "http://host.test/a\\b", "http://" + "a" * 64 + ".test/", "http://host.test/" + "a" * 9000, "ftp://host.test/",
         "file:///etc/passwd", "http:/\\10.0.0.1/", "http://%zz/", "http://a\u2100b\udcff/", "http://a%00b/",
     ],
 )  # fmt: skip

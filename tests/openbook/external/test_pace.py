@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+pytest.importorskip("selectolax", reason="needs selectolax: pip install selectolax==1.0.2")
+
 from openbook.links.external.fetch import Fetcher, Limits
 from openbook.links.external.guard import Guard
 from openbook.links.external.pace import OutOfTime, Pace, in_groups

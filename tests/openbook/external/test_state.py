@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+pytest.importorskip("selectolax", reason="needs selectolax: pip install selectolax==1.0.2")
+
 from openbook.findings import Misuse
 from openbook.links.external.state import Record, State
 from openbook.links.external.verdict import Verdict

@@ -2,6 +2,7 @@
 
 import pytest
 
+pytest.importorskip("selectolax", reason="needs selectolax: pip install selectolax==1.0.2")
 pytest.importorskip("hypothesis", reason="needs hypothesis: pip install hypothesis==6.170.17")
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -89,7 +89,8 @@ class Visit:
             self.fetcher.pace.stop()
             progress.end()
             self.state.save()
-        self._judge_silence(verdicts)
+        if not outcome.interrupted:
+            self._judge_silence()
         outcome.counts.update(verdict.kind for verdict in verdicts.values())
         outcome.left = [each.url for group in wanted.values() for each in group if each.url not in verdicts]
         outcome.findings = [*self._findings(addresses, verdicts), *self._entries()]
@@ -107,8 +108,7 @@ class Visit:
     def _learn(self, heard: dict[str, Verdict], answer: Answer) -> None:
         """Remember the verdicts. Failures wait until some site has answered: this machine may be offline."""
         self._waiting |= heard
-        if answer.error != kinds.UNREACHABLE:
-            self._answered = True
+        self._answered |= answer.status > 0 or answer.error == kinds.TLS
         if self._answered:
             self._note()
 
@@ -117,7 +117,8 @@ class Visit:
             self.state.note(url, verdict)
         self._waiting.clear()
 
-    def _judge_silence(self, verdicts: dict[str, Verdict]) -> None:
+    def _judge_silence(self) -> None:
+        """Failures that no answer of any site went with: this machine's when there are many, else theirs."""
         hosts = {urlsplit(url).hostname for url in self._waiting}
         if len(hosts) >= OFFLINE_FROM:
             some = ", ".join(sorted(hosts)[:3])
