@@ -6,9 +6,11 @@ from pathlib import Path
 from openbook import ROOT
 from openbook.data.load import Data, shown
 from openbook.data.prose import check_prose
-from openbook.fences import base, figures
+from openbook.fences import base, calculator, chart, figures
 from openbook.findings import Finding
 from openbook.render import Fence, Page, Renderer
+
+CORES = {"figures": figures.core, "chart": chart.core, "calculator": calculator.core}
 
 
 def check_pages(paths: Sequence[Path], data: Data) -> list[Finding]:
@@ -23,7 +25,7 @@ def check_pages(paths: Sequence[Path], data: Data) -> list[Finding]:
             message = f"the page cannot be rendered: {type(page.failure).__name__}: {page.failure}"
             found.append(Finding(page.path, 0, 0, "render-error", "error", message))
         for fence in page.fences:
-            if fence.language == "figures":
+            if fence.language in CORES:
                 found += check_fence(fence, data)
         found += unresolved(page, text, renderer.md.openbook_unresolved)
         found += [problem.finding(page.path) for problem in check_prose(page.html, text, data)]
@@ -31,10 +33,10 @@ def check_pages(paths: Sequence[Path], data: Data) -> list[Finding]:
 
 
 def check_fence(fence: Fence, data: Data) -> list[Finding]:
-    """All mistakes of a `figures` fence, at their lines of the page; then cells without a record."""
+    """All mistakes of one of the book's fences, at their lines of the page; then a table's cells without a record."""
     problems = base.attribute_problems(fence.attributes)
-    problems += base.problems_of(figures.core, fence.source)[1]
-    if not problems:
+    problems += base.problems_of(CORES[fence.language], fence.source)[1]
+    if not problems and fence.language == "figures":
         root = base.body_of(fence.source, [])
         problems += figures.cells_without_record(root, data) if root else []
     return [problem.finding(fence.path, fence.line_of(problem.line)) for problem in problems]

@@ -18,9 +18,7 @@ from openbook.data.units import UNITS, Unit, convert
 
 NEAR = 0.2  # a number further away is another quantity
 MANY = 4  # cells of a table that repeat records
-SKIPPED = (
-    "pre, code, kbd, math, svg, script, style, .arithmatex, .headerlink, .figures, .figure-value, .openbook-failed"
-)
+SKIPPED = "pre, code, kbd, math, svg, script, style, .arithmatex, .headerlink, .figures, .figure-value, .chart, .calculator, .openbook-failed"
 # A number of these is not what the record states: somebody measured it, or it is a share or a sum.
 OTHER = re.compile(
     r"\b(measured?|reach\w*|achieve[sd]?|achieving|sustain\w*|best|found|got|gets?|took|takes|median|mean|real|actual|effective|"
