@@ -59,7 +59,9 @@ def read_figure(
         unit=unit,
         condition=fields.text("condition"),
         source=source,
-        confidence=fields.choice("confidence", CONFIDENCES, default="high"),
+        confidence=fields.choice(
+            "confidence", CONFIDENCES, default="medium" if source and source.kind == "press" else "high"
+        ),
         note=fields.text("note"),
         derived=fields.text("derived", limit=200),
         text=fields.text("text", limit=60),

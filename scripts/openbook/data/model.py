@@ -97,6 +97,12 @@ class Record:
     def figure(self, column: str) -> Figure | None:
         return self.figures[column][0] if column in self.figures else None
 
+    @property
+    def looked_in(self) -> str:
+        """What was read for this record: where a figure that it lacks was not found."""
+        found = (one.source for figures in self.figures.values() for one in figures)
+        return "; ".join(dict.fromkeys(source.title for source in found if source))
+
     def values(self) -> dict[str, float]:
         """The numbers, each in its column's unit."""
         chosen = {name: figures[0].in_unit() for name, figures in self.figures.items()}

@@ -138,7 +138,7 @@ def core(root: Node, problems: list[Problem]) -> str:
 
 
 def cells_without_record(root: Node, data: Data) -> list[Problem]:
-    """Cells that the table shows without a record behind them: neither a value nor why there is none."""
+    """Cells that the table shows without a word on where they were looked for: rows for which nothing was read."""
     request = request_of(root, data, [])
     if request is None:
         return []
@@ -147,7 +147,7 @@ def cells_without_record(root: Node, data: Data) -> list[Problem]:
         Problem(line, "no-record", f"{record.id} has no figure for {column.name}, which the table shows", NO_RECORD)
         for record in request.records
         for column in request.columns
-        if isinstance(column, Column) and column.name not in record.figures
+        if isinstance(column, Column) and column.name not in record.figures and not record.looked_in
     ]
 
 

@@ -20,9 +20,9 @@ DIRECTIONS = {"per direction": "per direction", "both": "both directions"}
 LEGEND = {
     "none": "– does not apply",
     "unpublished": "n/p not published; the note says where it was looked for",
-    "missing": "? not yet looked for",
+    "missing": "n/f not found in what was read for the row; its note says what",
 }
-MARKS = {"none": "–", "unpublished": "n/p", "missing": "?"}
+MARKS = {"none": "–", "unpublished": "n/p", "missing": "n/f"}
 
 
 class References:
@@ -107,6 +107,8 @@ def _row(record: Record, request: Request, references: References, show_per: boo
     if show_per and record.per:
         name += " " + tag("span", f"per {escape(record.per)}", class_="figures-per")
     name += references.superscript(None, record.note)
+    if any(isinstance(column, Column) and column.name not in record.figures for column in request.columns):
+        name += references.superscript(None, f"{record.name}, n/f: looked in {record.looked_in}")
     cells = [tag("th", name, scope="row")]
     for column in request.columns:
         if isinstance(column, str):
@@ -121,7 +123,7 @@ def _cell(record: Record, column: Column, unit: str, references: References) -> 
     class_ = "figures-number" if column.is_number else None
     if not figures:
         references.states.add("missing")
-        return tag("td", tag("span", MARKS["missing"], title="not yet looked for"), class_=class_)
+        return tag("td", tag("span", MARKS["missing"], title=f"not found in: {record.looked_in}"), class_=class_)
     first, *others = (_one(figure, unit, references) for figure in figures)
     return tag("td", first + "".join(tag("span", f"or {one}", class_="figures-other") for one in others), class_=class_)
 
