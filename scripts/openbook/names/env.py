@@ -29,9 +29,10 @@ SHORTEST = 8  # characters of a name outside the families that is compared at al
 @dataclass(frozen=True)
 class Use:
     name: str
-    line: int
+    line: int  # of code; of inline code it is looked up when it matters
     how: str  # "inline", "code", or "set" for what a shell assigns
     prefix: bool = False  # only the beginning of names: NCCL_IB_*
+    nth: int = 0  # how often the page's inline code had it before
 
 
 def in_text(text: str) -> Iterator[tuple[str, int, bool]]:
@@ -92,10 +93,8 @@ def uses(document: Document) -> Iterator[Use]:
     seen: dict[str, int] = {}
     for span in document.inline:
         for name, _, prefix in in_text(span):
-            places = document.places(name)
-            line = places[min(seen.get(name, 0), len(places) - 1)] if places else 0
+            yield Use(name, 0, "inline", prefix, seen.get(name, 0))
             seen[name] = seen.get(name, 0) + 1
-            yield Use(name, line, "inline", prefix)
     for piece in document.pieces:
         for number, text in texts(piece):
             shell = piece.language in SHELL.values()
@@ -109,13 +108,20 @@ def check(document: Document, known: Variables) -> Iterator[Finding]:
     named = {use.name for use in every}
     told, own = set(), script_variables(document)
     for use in every:
-        if (use.name, use.line) in told or (use.name in own and use.name not in known.names):
-            continue
         finding = problem(use, known, named)
-        if finding:
-            told.add((use.name, use.line))
+        if finding is None or (use.name in own and use.name not in known.names):
+            continue
+        line = place(use, document) if use.how == "inline" else use.line
+        if (use.name, line) not in told:
+            told.add((use.name, line))
             rule, message, hint = finding
-            yield Finding(document.path, use.line, 0, rule, "error", message, hint, use.name)
+            yield Finding(document.path, line, 0, rule, "error", message, hint, use.name)
+
+
+def place(use: Use, document: Document) -> int:
+    """The line of the source; 0 when it cannot be found there."""
+    places = document.places(use.name)
+    return places[min(use.nth, len(places) - 1)] if places else 0
 
 
 def problem(use: Use, known: Variables, named: set[str]) -> tuple[str, str, str] | None:

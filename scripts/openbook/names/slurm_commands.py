@@ -1,6 +1,7 @@
 """Options of Slurm's commands in shell text, and the states that they are asked for."""
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,8 +80,13 @@ def words(text: str) -> list[str]:
     return [*found, word] if begun else found
 
 
+@functools.cache
+def commands() -> re.Pattern[str]:
+    return re.compile(rf"{BEFORE}({'|'.join(slurm_names.command_names())})(?=\s|$)")
+
+
 def calls(text: str) -> Iterator[Call]:
-    pattern = re.compile(rf"{BEFORE}({'|'.join(slurm_names.command_names())})(?=\s|$)")
+    pattern = commands()
     for number, line in joined(text):
         if line.lstrip().startswith("#"):
             continue
@@ -159,19 +165,17 @@ def check(document: Document) -> Iterator[Finding]:
         text = span.removeprefix("$ ")
         if text.startswith("#SBATCH "):
             text = text.replace("#SBATCH", "sbatch", 1)
-        line = next(iter(document.places(span)), 0)
-        for call in calls(text):
-            for rule, message, hint in problems(call):
-                yield Finding(document.path, line, 0, rule, "error", message, hint)
-        yield from reason(document, span, line)
+        found = [problem for call in calls(text) for problem in problems(call)] + list(reason(span))
+        line = next(iter(document.places(span)), 0) if found else 0
+        for rule, message, hint in found:
+            yield Finding(document.path, line, 0, rule, "error", message, hint)
 
 
-def reason(document: Document, span: str, line: int) -> Iterator[Finding]:
+def reason(span: str) -> Iterator[tuple[str, str, str]]:
     """`(Resorces)`: squeue's column, nearly."""
     match = re.fullmatch(r"\(([A-Z]\w{4,})\)", span)
     known = slurm_names.reasons()
     if match and match[1] not in known:
         like = difflib.get_close_matches(match[1], known, 1, 0.8)
         if like:
-            message = f"squeue has no reason {match[1]}"
-            yield Finding(document.path, line, 0, "slurm-reason", "error", message, f"did you mean {like[0]}?")
+            yield "slurm-reason", f"squeue has no reason {match[1]}", f"did you mean {like[0]}?"

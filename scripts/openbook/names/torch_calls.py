@@ -150,9 +150,8 @@ def every(document: Document, names: Names) -> Iterator[tuple[int, Problem]]:
                     for problem in named(match[1], number, names):
                         yield piece.line_of(number), problem
     for span in document.inline:
-        line = next(iter(document.places(span)), 0)
         for problem in in_span(span, names):
-            yield line, problem
+            yield next(iter(document.places(span)), 0), problem
 
 
 def in_span(span: str, names: Names) -> Iterator[Problem]:

@@ -122,7 +122,7 @@ def hugging_face(tree: Path) -> dict[str, str]:
 
 def jax(tree: Path) -> dict[str, str]:
     names = matches(r"""["']((?:JAX|XLA|TPU)_[A-Z0-9_]+)["']""", texts(tree))
-    names |= {name.upper() for name in matches(r"""name=['"](jax_\w+)['"]""", texts(tree))}
+    names |= {name.upper() for name in matches(r"""["'](jax_\w+)["']""", texts(tree))}
     return dict.fromkeys(names, "")
 
 
@@ -178,7 +178,7 @@ RECIPES = {
         "https://pypi.org/project/transformers/",
         "HF_",
     ),
-    "jax": Recipe(jax, "Environment variables of JAX", "https://pypi.org/project/jax/", "JAX_ XLA_ TPU_", "TPU_V"),
+    "jax": Recipe(jax, "Environment variables of JAX", "https://pypi.org/project/jax/", "JAX_ XLA_"),
 }
 
 
