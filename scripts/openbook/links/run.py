@@ -7,22 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from openbook import ROOT
 from openbook.findings import Finding, Misuse
 from openbook.links import published, whole
 from openbook.links.address import Home
 from openbook.links.book import Book
-from openbook.links.check import Result, check, merged
+from openbook.links.check import Result, check
 from openbook.links.page import read
 from openbook.links.problem import Problem
 from openbook.links.site import Site
 from openbook.links.source import Tracer
 from openbook.links.suggest import Suggester
-
-if TYPE_CHECKING:
-    from openbook.links.external_visit import Visit
 
 
 def build(config: Path, folder: Path) -> None:
@@ -72,14 +68,6 @@ def findings(site: Site, book: Book | None, shown_root: str = "") -> tuple[Resul
     if book is not None:
         found += _lost(book, result, suggester)
     return result, _once(found)
-
-
-def external_findings(
-    visit: Visit, result: Result, site: Site, book: Book | None, shown_root: str = ""
-) -> Iterator[Finding]:
-    """Ask the other sites that the pages link to; `result` is what `findings` returned."""
-    problems = merged(visit.problems(result))
-    yield from _once(_findings(problems, Tracer(site, book, shown_root), Suggester(result, book)))
 
 
 def _once(found: Iterable[Finding]) -> list[Finding]:
