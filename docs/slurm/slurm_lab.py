@@ -6,9 +6,8 @@
     slurm_lab.py stop                   ends jobs and daemons, removes the files
     slurm_lab.py run -- sbatch --test-only job.sbatch
 
-Batch scripts, arrays, signals and GPU numbering are Slurm's own (munged, slurmctld, one slurmd per
-node, free ports); CPUs, memory and GPUs are pretended, so nothing is limited or bound. Each node has
-its own host name and /etc/hosts where the kernel allows that, or else a loopback address for a name.
+Real: munged, slurmctld and one slurmd per node, on free ports. Pretended: CPUs, memory and GPUs, so nothing is
+limited or bound. Each node has a host name of its own where the kernel allows that, or else a loopback address.
 Exit codes: 0 fine, 1 no lab runs, 2 misuse or something is missing; `run` gives its command's code.
 """
 
@@ -20,6 +19,7 @@ import ctypes
 import json
 import os
 import pwd
+import random
 import re
 import select
 import shutil
@@ -27,18 +27,15 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 CPUS, MEMORY_MB = 96, 1_000_000  # what a node with eight accelerators typically has
-MARK = "SLURM_LAB_DIR"  # in the daemons' environment only, so that leftovers can be told apart
-DEFAULT = Path(tempfile.gettempdir()) / f"slurm-lab-{os.geteuid()}"  # one per user: stop needs no argument
+DEFAULT = Path(os.environ.get("TMPDIR") or "/tmp", f"slurm-lab-{os.geteuid()}")  # one per user: stop needs no --dir
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER = 0x00020000, 0x04000000, 0x10000000  # linux/sched.h
-MS_BIND, MS_REC_PRIVATE = 0x1000, 0x44000  # linux/mount.h
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+MS_BIND, MS_REC_PRIVATE, PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 0x1000, 0x44000, 1, 36  # mount.h, prctl.h
 
 
 class LabError(Exception):
@@ -58,12 +55,13 @@ def daemon(name: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports that nobody listens on at this moment."""
-    sockets = [socket.create_server(("", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """TCP ports that nobody listens on now, below those that Linux gives to outgoing connections."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        port = random.randrange(10000, 20000)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            ports.add(port)
+    return list(ports)
 
 
 def isolate(hostname: str, hosts: Path) -> None:
@@ -111,7 +109,6 @@ StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 SlurmdParameters=config_overrides
@@ -119,7 +116,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 DefMemPerCPU={mem_per_cpu}
 ReturnToService=2
-SchedulerParameters=sched_interval=2
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
 MailProg=/bin/true
 GresTypes=gpu
 PartitionName=gpu Nodes=ALL Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00
@@ -131,7 +128,10 @@ def config_files(folder: Path, nodes: int, gpus: int, isolated: bool) -> dict[st
     """Text of each configuration file by name, with ports that are free now."""
     if not (1 <= nodes <= 64 and 0 <= gpus <= 64):
         raise LabError("from 1 to 64 nodes and from 0 to 64 GPUs per node")
-    host, user = socket.gethostname(), pwd.getpwuid(os.geteuid()).pw_name
+    try:
+        host, user = socket.gethostname(), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        raise LabError(f"user id {os.geteuid()} has no name in /etc/passwd: Slurm needs one") from None
     names, ports = node_names(nodes, isolated), free_ports(nodes + 1)
     text = SLURM_CONF.format(host=host, port=ports[0], user=user, folder=folder, mem_per_cpu=MEMORY_MB // CPUS)
     shape = f"CPUs={CPUS} RealMemory={MEMORY_MB}" + (f" Gres=gpu:{gpus}" if gpus else "")
@@ -140,12 +140,10 @@ def config_files(folder: Path, nodes: int, gpus: int, isolated: bool) -> dict[st
         text += f"{place} {shape} State=UNKNOWN\n"
     version = subprocess.run([daemon("slurmctld"), "-V"], stdout=subprocess.PIPE, text=True).stdout.split()[-1]
     known = Path("/etc/hosts").read_text(encoding="utf-8", errors="replace").rstrip("\n")
-    devices = f"Name=gpu File={folder}/gpu[{','.join(map(str, range(gpus)))}]\n" if gpus else ""
     return {
         "slurm.conf": text,
-        "gres.conf": "AutoDetect=off\n" + devices,
-        # Slurm knows `disabled` from 24.05 on; before, cgroup/v1 is not used with linuxproc.
-        "cgroup.conf": f"CgroupPlugin={'disabled' if version >= '24.05' else 'cgroup/v1'}\n",
+        "gres.conf": "AutoDetect=off\n" + (f"Name=gpu File={folder}/gpu[0-{gpus - 1}]\n" if gpus else ""),
+        "cgroup.conf": f"CgroupPlugin={'disabled' if version >= '24.05' else 'cgroup/v1'}\n",  # new in 24.05
         "hosts": known + "".join(f"\n127.0.0.1 {name}" for name in names if isolated) + "\n",
     }
 
@@ -162,22 +160,20 @@ def state_of(folder: Path) -> dict:
     """The state file of a lab with "state": 'running', 'stale' (its keeper was killed) or 'none'."""
     try:
         stored = json.loads((folder / "lab.json").read_text())
-    except (OSError, ValueError):
+        return {**stored, "state": "running" if started_at(stored["keeper"]) == stored["started"] else "stale"}
+    except (OSError, ValueError, KeyError, TypeError):
         return {"state": "none", "nodes": 0, "gpus": 0, "keeper": 0}
-    return {**stored, "state": "running" if started_at(stored["keeper"]) == stored["started"] else "stale"}
 
 
 def members(folder: Path, root: int = 0) -> set[int]:
-    """Process ids of the lab: marked daemons, tasks of its jobs, children of `root`, and all their descendants."""
-    mark, conf, parents, found = f"{MARK}={folder}".encode(), f"SLURM_CONF={folder}/slurm.conf".encode(), {}, set()
+    """Process ids of the lab: daemons and tasks by both marks (clients have one), children of `root`, descendants."""
+    marks, parents, found = {f"SLURM_CONF={folder}/slurm.conf".encode(), b"SLURM_CLUSTER_NAME=lab"}, {}, set()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
-            if state == "Z":
-                continue
-            parents[int(entry.name)] = int(parent)
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            if mark in variables or (conf in variables and any(v.startswith(b"SLURMD_NODENAME=") for v in variables)):
+            if state != "Z":
+                parents[int(entry.name)] = int(parent)
+            if marks <= set((entry / "environ").read_bytes().split(b"\0")):
                 found.add(int(entry.name))
     more = {pid for pid, parent in parents.items() if root and parent == root}
     while more:
@@ -189,7 +185,7 @@ def members(folder: Path, root: int = 0) -> set[int]:
 def end_all(folder: Path, root: int = 0) -> None:
     """Ask every process of the lab to end, kill what remains after two seconds, remove the files."""
     deadline = time.monotonic() + 2
-    while left := members(folder, root):
+    while left := members(folder, root) or members(folder, root):  # a fork can escape one look at /proc, not two
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL)
@@ -200,11 +196,17 @@ def end_all(folder: Path, root: int = 0) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def leave(*_: object) -> None:
+    """Handler of SIGTERM: unwind once, whatever else arrives meanwhile."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
 def keep(folder: Path, nodes: int, gpus: int, until_eof: bool) -> int:
     """Start the daemons as children, say "ready", hold them until told to stop, then leave no trace."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # job processes that outlive slurmd become ours
     os.umask(0o022)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, leave)
     try:
         write_files(folder, nodes, gpus)
         start_daemons(folder, nodes)
@@ -212,8 +214,9 @@ def keep(folder: Path, nodes: int, gpus: int, until_eof: bool) -> int:
         while not select.select([0] if until_eof else [], [], [], 1.0)[0] or os.read(0, 1):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-1, os.WNOHANG)  # adopted job processes end here
-    except LabError as error:
-        print(error, flush=True)
+    except (LabError, OSError) as error:
+        with contextlib.suppress(OSError):  # nobody may be left to read it
+            print(error, flush=True)
         return 2
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -222,9 +225,11 @@ def keep(folder: Path, nodes: int, gpus: int, until_eof: bool) -> int:
 
 
 def write_files(folder: Path, nodes: int, gpus: int) -> None:
-    """Configuration, MUNGE key, pretended devices and the state file of a new lab."""
-    folder.chmod(0o755)  # other users may submit to a lab of root
+    """State file, configuration, MUNGE key and pretended devices of a new lab."""
     isolated = can_isolate()
+    state = {"keeper": os.getpid(), "started": started_at(os.getpid()), "nodes": nodes, "gpus": gpus}
+    (folder / "lab.json").write_text(json.dumps({**state, "isolated": isolated}))  # first: stop can clean up from here
+    folder.chmod(0o755)  # other users may submit to a lab of root
     for name, text in config_files(folder, nodes, gpus, isolated).items():
         (folder / name).write_text(text, encoding="utf-8")
     for name in ("munge", "state", *(f"spool-{name}" for name in node_names(nodes, isolated))):
@@ -233,8 +238,6 @@ def write_files(folder: Path, nodes: int, gpus: int) -> None:
     (folder / "munge" / "key").chmod(0o400)
     for index in range(gpus):  # slurmd wants character devices and follows links
         (folder / f"gpu{index}").symlink_to("/dev/null")
-    state = {"keeper": os.getpid(), "started": started_at(os.getpid()), "nodes": nodes, "gpus": gpus}
-    (folder / "lab.json").write_text(json.dumps({**state, "isolated": isolated}))
 
 
 def start_daemons(folder: Path, nodes: int) -> None:
@@ -244,13 +247,13 @@ def start_daemons(folder: Path, nodes: int) -> None:
     munge = ["--force", "--foreground", *(f"--{name}={folder}/munge/{name.split('-')[0]}" for name in own)]
     commands = {"munged": [daemon("munged"), *munge], "slurmctld": [daemon("slurmctld"), "-D"]}
     commands.update({name: [daemon("slurmd"), "-D", "-N", name] for name in node_names(nodes, isolated)})
-    environment = {**client_environment(folder), MARK: str(folder)}
-    hosts = folder / "hosts" if isolated else None
+    environment = {**client_environment(folder), "SLURM_CLUSTER_NAME": "lab"}
     running: dict[str, subprocess.Popen] = {}
     for name, command in commands.items():
         with open(folder / f"{name}.out", "wb") as out:
             files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
-            running[name] = subprocess.Popen(command, env=environment, preexec_fn=partial(become, name, hosts), **files)
+            start = partial(become, name, folder / "hosts" if isolated else None)
+            running[name] = subprocess.Popen(command, env=environment, preexec_fn=start, **files)
         while name == "munged" and not (folder / "munge" / "socket").exists() and running[name].poll() is None:
             time.sleep(0.02)
     deadline = time.monotonic() + 60
@@ -278,21 +281,24 @@ def launch(folder: Path, nodes: int, gpus: int, until_eof: bool) -> subprocess.P
         daemon(name)
     if len(str(folder)) > 70 or re.search(r"[^\w./+@-]", str(folder)):
         raise LabError(f"choose a shorter and plainer --dir than {folder}: sockets in it have 107 characters at most")
+    if state_of(folder)["state"] == "stale":
+        end_all(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()) or folder.stat().st_uid != os.geteuid():
-        raise LabError(f"{folder} is in use (lab: {state_of(folder)['state']}): stop it, or choose another --dir")
-    keeper = subprocess.Popen(
-        [sys.executable, os.path.abspath(__file__), "_keep", str(folder), str(nodes), str(gpus), str(int(until_eof))],
-        stdin=subprocess.PIPE if until_eof else subprocess.DEVNULL,
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True},
-    )
+        raise LabError(f"{folder} is in use (lab: {state_of(folder)['state']}): stop that, or choose another --dir")
+    (folder / "lab.json").touch(exist_ok=False)  # of several at a time only one can, and goes on
+    command = [sys.executable, os.path.abspath(__file__), "_keep", *map(str, (folder, nodes, gpus, int(until_eof)))]
+    rest = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+    keeper = subprocess.Popen(command, stdin=subprocess.PIPE if until_eof else subprocess.DEVNULL, **rest)
     try:
         first = keeper.stdout.readline()
         if first != "ready\n":
             raise LabError((first + keeper.stdout.read()).strip() or "the lab did not start")
     except BaseException:
         keeper.terminate()
-        keeper.wait()
+        keeper.communicate()
+        if folder.exists():  # the keeper was killed
+            end_all(folder)
         raise
     return keeper
 
@@ -300,14 +306,14 @@ def launch(folder: Path, nodes: int, gpus: int, until_eof: bool) -> subprocess.P
 @contextlib.contextmanager
 def lab(nodes: int = 4, gpus: int = 8, folder: Path | None = None) -> Iterator[dict[str, str]]:
     """A lab until the with block ends or this process dies; yields the clients' environment. Raises LabError."""
-    folder = folder or Path(tempfile.gettempdir()) / f"slurm-lab-{os.getpid()}-{time.monotonic_ns()}"
+    folder = (folder or DEFAULT.with_name(f"slurm-lab-{os.getpid()}-{time.monotonic_ns()}")).absolute()
     keeper = launch(folder, nodes, gpus, until_eof=True)
     try:
         yield client_environment(folder)
     finally:
-        keeper.stdin.close()
-        keeper.wait()
-        keeper.stdout.close()
+        keeper.communicate()  # closes its standard input
+        if folder.exists():
+            end_all(folder)
 
 
 def start(folder: Path, nodes: int, gpus: int, yes: bool) -> int:
@@ -317,8 +323,6 @@ def start(folder: Path, nodes: int, gpus: int, yes: bool) -> int:
         for name, text in config_files(folder, nodes, gpus, can_isolate()).items():
             print(f"\n# ---- {name}\n{text}", end="")
         return 0
-    if state_of(folder)["state"] == "stale":
-        end_all(folder)
     launch(folder, nodes, gpus, until_eof=False)
     print(f"{nodes} idle nodes with {gpus} GPUs each. Now: export SLURM_CONF={folder}/slurm.conf")
     return 0
@@ -331,7 +335,8 @@ def stop(folder: Path) -> int:
         print(f"no lab in {folder}")
         return 1
     if found["state"] == "running":
-        os.kill(found["keeper"], signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(found["keeper"], signal.SIGTERM)
         while started_at(found["keeper"]) == found["started"]:
             time.sleep(0.05)
     end_all(folder)
@@ -345,20 +350,12 @@ def status(folder: Path, as_json: bool) -> int:
     running = found["state"] == "running"
     processes = sorted(members(folder, found["keeper"] if running else 0))
     if as_json:
-        shown = {name: found[name] for name in ("state", "nodes", "gpus")}
-        print(json.dumps({**shown, "folder": str(folder), "processes": processes}))
-    else:
-        print(f"{found['state']}: {folder}, {len(processes)} processes", flush=True)
-    if running and not as_json:
-        subprocess.run(["sinfo", "--format=%12P %10T %6D %10G %N"], env=client_environment(folder))
+        print(json.dumps({**found, "folder": str(folder), "processes": processes}))
+        return 0 if running else 1
+    print(f"{found['state']}: {folder}, {len(processes)} processes", flush=True)
+    if running:
+        subprocess.run([daemon("sinfo"), "--format=%12P %10T %6D %10G %N"], env=client_environment(folder))
     return 0 if running else 1
-
-
-def run(command: list[str], folder: Path | None, nodes: int, gpus: int) -> int:
-    """A lab for one command; gives that command's exit code."""
-    with lab(nodes, gpus, folder) as environment:
-        code = subprocess.run(command, env=environment).returncode
-    return code if code >= 0 else 128 - code
 
 
 def main(argv: list[str]) -> int:
@@ -376,11 +373,13 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(own)
     if bool(command) != (options.verb == "run"):
         parser.error("a command goes with run, and run needs one: slurm_lab.py run -- CMD")
-    chosen = options.dir.absolute() if options.dir else None
-    folder = chosen or DEFAULT
+    folder = (options.dir or DEFAULT).absolute()
     try:
         if options.verb == "run":
-            return run(command, chosen, options.nodes, options.gpus)
+            signal.signal(signal.SIGTERM, leave)  # ends the command and the lab
+            with lab(options.nodes, options.gpus, options.dir and folder) as environment:
+                code = subprocess.run(command, env=environment).returncode
+            return code if code >= 0 else 128 - code
         if options.verb == "start":
             return start(folder, options.nodes, options.gpus, options.yes)
         if options.verb in ("stop", "status"):

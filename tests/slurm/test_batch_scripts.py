@@ -30,6 +30,14 @@ def wait_for(slurm, job, state, seconds=60):
         time.sleep(0.2)
 
 
+def submit_and_wait(slurm, *arguments):
+    """Submit a job and wait until it has ended well; `sbatch --wait` looks only after 2, 6, 14 … seconds."""
+    job = slurm("sbatch", "--parsable", *arguments).strip()
+    wait_for(slurm, job, "")
+    assert re.search(r"JobState=COMPLETED .*ExitCode=0:0", slurm("scontrol", "show", "job", job), re.DOTALL)
+    return job
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(DOCS)))
 def test_script_is_accepted(script, lab):
     done = subprocess.run(
@@ -47,7 +55,7 @@ def test_no_directive_stands_after_the_first_command(script):
 
 
 def test_hello_runs_once_and_srun_on_every_node(slurm):
-    slurm("sbatch", "--wait", "hello.sbatch")
+    submit_and_wait(slurm, "hello.sbatch")
     text = log(slurm, "hello-*.log")
     assert text.count("the script runs once") == 1
     assert len(set(re.findall(r"one task per node: (\S+) sees GPUs 0,1,2,3,4,5,6,7", text))) in (1, 2)
@@ -56,7 +64,7 @@ def test_hello_runs_once_and_srun_on_every_node(slurm):
 
 def test_array_then_the_job_that_depends_on_it(slurm):
     array = slurm("sbatch", "--parsable", "array.sbatch").strip()
-    slurm("sbatch", "--wait", f"--dependency=afterok:{array}", "collect.sbatch", array)
+    submit_and_wait(slurm, f"--dependency=afterok:{array}", "collect.sbatch", array)
     assert "6 results: 1e-5 3e-5 1e-4 3e-4 1e-3 3e-3" in log(slurm, "collect-*.log")
     assert "task 4 trains with 1e-3" in log(slurm, f"sweep-{array}_4.log")
     assert len(list(slurm.folder.glob(f"sweep-{array}_*.log"))) == 6
@@ -78,16 +86,18 @@ def test_torchrun_reaches_every_rank_on_two_nodes(slurm):
     pytest.importorskip(
         "torch", reason="needs PyTorch: pip install torch --index-url https://download.pytorch.org/whl/cpu"
     )
-    slurm("sbatch", "--wait", "--gpus-per-node=1", "--cpus-per-task=4", "torchrun.sbatch")
+    submit_and_wait(slurm, "--gpus-per-node=1", "--cpus-per-task=4", "torchrun.sbatch")
     text = log(slurm, "torchrun-*.log")
     assert sorted(re.findall(r"rank (\d) of 2 on", text)) == ["0", "1"]
     assert text.count("sum 3, expected 3") == 2
 
 
 def test_requeue_on_signal_resumes_and_appends_its_log(slurm):
-    job = slurm("sbatch", "--parsable", "requeue_on_signal.sbatch", "--steps", 40, "--seconds", 0.2).strip()
+    job = slurm("sbatch", "--parsable", "requeue_on_signal.sbatch", "--steps", 40, "--seconds", 0.1).strip()
     log(slurm, f"requeue-{job}.log", until="rank 0 starts")
     slurm("scancel", "--batch", "--signal=USR1", job)
+    wait_for(slurm, job, "PD")
+    slurm("scontrol", "update", f"JobId={job}", "StartTime=now")  # do not wait for BeginTime
     log(slurm, f"requeue-{job}.log", until=f"attempt 1 of job {job}")
     wait_for(slurm, job, "")
     text = log(slurm, f"requeue-{job}.log")

@@ -34,10 +34,14 @@ def processes(folder):
     return found
 
 
-def sleeping(seconds):
-    """Whether a `sleep SECONDS` runs on this machine."""
-    found = subprocess.run(["ps", "-eo", "stat=,args="], capture_output=True, text=True).stdout.splitlines()
-    return any(line.split()[1:] in ([name, str(seconds)] for name in ("sleep", "/usr/bin/sleep")) for line in found)
+# Its digits are this process's, so that another run of these tests on this machine is not taken for ours.
+SLEEP = f"300.{os.getpid()}"
+
+
+def sleeping():
+    """Whether one of our sleeps runs on this machine."""
+    found = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True).stdout.splitlines()
+    return any(Path(line.split()[0]).name == "sleep" and line.split()[1:] == [SLEEP] for line in found if line)
 
 
 def wait_until(true, seconds=30):
@@ -108,11 +112,13 @@ def test_status_env_and_stop(started):
     state = json.loads(call("status", "--dir", folder, "--json").stdout)
     assert (state["state"], state["nodes"], state["gpus"]) == ("running", 2, 1)
     assert call("env", "--dir", folder).stdout == f"export SLURM_CONF={folder}/slurm.conf\n"
-    subprocess.run(["sbatch", "-N2", "-o", "/dev/null", "--wrap", "(setsid sleep 333 &) ; srun sleep 333"], env=env)
-    wait_until(lambda: sleeping(333))
+    subprocess.run(
+        ["sbatch", "-N2", "-o", "/dev/null", "--wrap", f"(setsid sleep {SLEEP} &) ; srun sleep {SLEEP}"], env=env
+    )
+    wait_until(sleeping)
     assert len(processes(folder)) > len(state["processes"])
     assert call("stop", "--dir", folder).returncode == 0
-    assert processes(folder) == [] and not sleeping(333)
+    assert processes(folder) == [] and not sleeping()
     assert not folder.exists()
     assert call("status", "--dir", folder).returncode == 1
     assert call("stop", "--dir", folder).returncode == 1
@@ -135,26 +141,78 @@ def test_two_labs_run_side_by_side(started, slurm):
 def test_killed_lab_is_stale_and_stop_cleans_it_up(started):
     folder, env = started
     pid = (folder / "slurmctld.pid").read_text().strip()
-    subprocess.run(["sbatch", "-N2", "-o", "/dev/null", "--wrap", "srun sleep 334"], env=env)
-    wait_until(lambda: sleeping(334))
+    subprocess.run(["sbatch", "-N2", "-o", "/dev/null", "--wrap", f"srun sleep {SLEEP}"], env=env)
+    wait_until(sleeping)
     os.kill(json.loads((folder / "lab.json").read_text())["keeper"], signal.SIGKILL)
     wait_until(lambda: pid not in processes(folder))  # the daemons end by themselves
     wait_until(lambda: json.loads(call("status", "--dir", folder, "--json").stdout)["state"] == "stale")
     assert call("stop", "--dir", folder).returncode == 0
-    assert processes(folder) == [] and not folder.exists()
+    assert processes(folder) == [] and not sleeping() and not folder.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_run_that_is_killed_takes_its_lab_along(folder, number):
-    command = [sys.executable, str(PROGRAM), "run", "--dir", str(folder), "--nodes", "1", "--", "sleep", "335"]
+    command = [sys.executable, str(PROGRAM), "run", "--dir", str(folder), "--nodes", "1", "--", "sleep", SLEEP]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    wait_until(lambda: sleeping(335))
+    wait_until(sleeping)
     process.send_signal(number)
     process.wait(timeout=30)
     wait_until(lambda: not folder.exists())
     if number == signal.SIGKILL:
-        os.killpg(process.pid, signal.SIGKILL)  # the command itself is not the lab's
+        os.killpg(process.pid, signal.SIGKILL)  # nobody was left to end the command
+    wait_until(lambda: processes(folder) == [] and not sleeping())
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.3, 0.6])
+def test_keeper_killed_while_it_starts_leaves_nothing(folder, slurm_lab, delay_s):
+    command = [sys.executable, str(PROGRAM), "start", "--yes", "--nodes", "2", "--dir", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: slurm_lab.state_of(folder)["state"] == "running")
+        time.sleep(delay_s)
+        os.kill(slurm_lab.state_of(folder)["keeper"], signal.SIGKILL)
+        _, errors = process.communicate()
+    if process.returncode == 0:  # it was ready before we killed it
+        assert call("stop", "--dir", folder).returncode == 0
+    else:
+        assert process.returncode == 2 and "Traceback" not in errors
+    assert not folder.exists()
     wait_until(lambda: processes(folder) == [])
+
+
+def test_of_two_starts_at_once_one_goes_on(folder):
+    command = [sys.executable, str(PROGRAM), "start", "--yes", "--nodes", "1", "--dir", str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    errors = "".join(process.communicate()[1] for process in both)
+    assert sorted(process.returncode for process in both) == [0, 2] and "Traceback" not in errors
+    assert call("status", "--dir", folder).returncode == 0
+
+
+def test_full_disk_is_named_and_leaves_nothing(folder):
+    limited = f"ulimit -f 0; exec {sys.executable} {PROGRAM} start --yes --dir {folder}"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "File too large" in done.stderr and "Traceback" not in done.stderr
+    assert not folder.exists() and processes(folder) == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keeper": "x"}'])
+def test_folder_with_another_lab_json_is_left_alone(folder, text):
+    folder.mkdir()
+    (folder / "lab.json").write_text(text)
+    for verb, code in (("status", 1), ("stop", 1), ("env", 2)):
+        done = call(verb, "--dir", folder)
+        assert done.returncode == code and "Traceback" not in done.stderr
+    assert call("start", "--yes", "--dir", folder).returncode == 2
+    assert (folder / "lab.json").read_text() == text
+
+
+def test_stop_spares_the_programs_that_talk_to_the_lab(started):
+    """Even where this shell itself runs in a job of another Slurm."""
+    folder, env = started
+    with subprocess.Popen(["sleep", SLEEP], env={**env, "SLURMD_NODENAME": "node1", "SLURM_JOB_ID": "7"}) as client:
+        assert call("stop", "--dir", folder).returncode == 0
+        assert client.poll() is None
+        client.kill()
 
 
 def test_run_gives_the_exit_code_of_its_command(slurm_lab):
@@ -178,6 +236,15 @@ def test_ordinary_user_can_have_a_lab(slurm_lab, tmp_path):
         assert sorted(done.stdout.split()) == ["0,1", "0,1", "65534", "65534"], done.stdout + done.stderr
     finally:
         shutil.rmtree(home)
+
+
+def test_user_without_a_name_is_told_so(slurm_lab, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become a user that does not exist: sudo scripts/test")
+    prefix = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "/usr/bin/python3"]
+    done = subprocess.run([*prefix, "-"], input=PROGRAM.read_text().replace("sys.argv[1:]", "['start']"), cwd="/tmp",
+                          capture_output=True, text=True, timeout=30)  # fmt: skip
+    assert done.returncode == 2 and "54321 has no name" in done.stderr
 
 
 def test_missing_slurm_names_the_packages(tmp_path):
