@@ -14,7 +14,8 @@ DESCRIPTION = """Check that the names on pages and in programs are real.
 
 Environment variables, options of Slurm's commands, names of PyTorch and keyword arguments of its calls are
 looked up in docs/data/names. Inline code and fences are read as the site renders them; without paths, all pages
-and the programs beside them. Exit code 0: fine; 1: findings; 2: misuse."""
+and the programs beside them. A real name that no list has goes into the list of its upstream, with a source in
+the head; a variable of the book's own programs into variables/own.txt, with its reason. Exit code 0: fine; 1: findings; 2: misuse."""
 NOT_PAGES = ("data", "assets")  # folders of the docs folder
 
 

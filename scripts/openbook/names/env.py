@@ -18,6 +18,7 @@ AFTER = re.compile(r"_?[*…{<\[?#]|_?\.\.\.|_|\(")  # the beginning of names, o
 ASSIGNED = re.compile(r"(?:^|[\s;&|(\"'])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)=")
 # Alone on its line, so not for a command; a quote may go on below.
 PLAIN = re.compile(r"""^\s*([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)=(?:\S*|(["']).*\2|["'][^"']*)\s*(?:#.*)?$""")
+EXPORT = re.compile(r"\b(?:export|env|declare -x)\b")
 EXPANDED = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
 C_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 IN_GROUP = re.compile(r"_(?:HET|PACK)_GROUP_(?:\d+|#)?$")  # srun's, in a heterogeneous job
@@ -81,12 +82,8 @@ def script_variables(document: Document) -> set[str]:
     shell = [piece.text for piece in document.pieces if piece.language in SHELL.values()]
     lines = [line for text in shell for line in text.split("\n")]
     assigned = {match[1] for line in lines if (match := PLAIN.match(line))}
-    exported = {name for line in lines if "export" in line or "env" in line for name in in_words(line)}
+    exported = {name for line in lines if EXPORT.search(line) for name, _, _ in in_text(line)}
     return (assigned - exported) & {name for line in lines for name in EXPANDED.findall(line)}
-
-
-def in_words(line: str) -> set[str]:
-    return {name for name, _, _ in in_text(line)}
 
 
 def uses(document: Document) -> Iterator[Use]:
@@ -146,7 +143,7 @@ def problem(use: Use, known: Variables, named: set[str]) -> tuple[str, str, str]
     )
     if family:
         return "unknown-variable", f"no list of real names has the variable {name}", nearest(name, family, known)
-    if use.how != "code" and "_" in name and len(name) >= SHORTEST:
+    if "_" in name and len(name) >= SHORTEST:
         meant = misspelt_family(name, known)
         if meant is None and use.how == "set":
             meant = next(iter(difflib.get_close_matches(name, known.names, 1, SURE)), None)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from openbook import ROOT
+from openbook.names import cli
 
 SCRIPT = ROOT / "scripts" / "check_names.py"
 
@@ -26,6 +27,13 @@ def test_findings_of_a_folder_as_text_and_json(tmp_path):
     ]
     text = run(".", cwd=tmp_path).stdout
     assert "a.md:3: error [unknown-variable]" in text and "did you mean NCCL_DEBUG" in text
+
+
+def test_what_a_folder_holds(tmp_path):
+    for name in ("a.md", "b.py", "c.yaml", "data/d.md", "assets/e.py", ".hidden/f.md", "g.txt", "__pycache__/h.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert [path.name for path in cli.find([tmp_path], tmp_path)] == ["a.md", "b.py", "c.yaml"]
 
 
 def test_nothing_found(tmp_path):

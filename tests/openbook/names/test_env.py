@@ -144,8 +144,24 @@ def test_a_variable_of_the_script_itself(page):
     assert found(page('# T\n\n```bash\nSRUN_ARGS="-l -K1"\nsrun ${SRUN_ARGS} x\n```\n')) == []
     exported = page('# T\n\n```bash\nexport SRUN_ARGS="-l"\nsrun ${SRUN_ARGS} x\n```\n')
     assert [target for _, _, target, _ in found(exported)] == ["SRUN_ARGS"] * 2
+    later = page("# T\n\n```bash\nSRUN_ARGS=-l\nexport SRUN_ARGS\nsrun $SRUN_ARGS x\n```\n")
+    assert [line for line, *_ in found(later)] == [4, 5, 6]
     unread = page("# T\n\n```bash\nNCCL_DEBGU=INFO\npython x.py\n```\n")
     assert [target for _, _, target, _ in found(unread)] == ["NCCL_DEBGU"]
+
+
+def test_a_misspelt_family_in_a_program(program):
+    [(line, _, target, hint)] = found(program('import os\nos.environ["NCLL_DEBUG"] = "INFO"\n'))
+    assert (line, target) == (2, "NCLL_DEBUG") and "NCCL_DEBUG" in hint
+
+
+def test_code_blocks_are_no_inline_code(page):
+    assert found(page("# T\n\nText:\n\n    NCCL_DEBGU\n\n<pre><code>NCCL_DEBGU</code></pre>\n")) == []
+
+
+def test_the_line_is_that_of_the_inline_code(page):
+    document = page("# T\n\n```text\nNCCL_DEBGU\n```\n\nSee `NCCL_DEBGU`.\n")
+    assert [line for line, *_ in found(document)] == [7]
 
 
 def test_each_of_two_places_is_told(page):

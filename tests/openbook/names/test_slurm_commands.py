@@ -26,6 +26,7 @@ def messages(text):
         "scontrol show job 12 --details && sacct -j 12 -X --format=JobID,State -s oom",
         "scancel --signal=USR1 --batch 12",
         "echo srun --foo; man srun; # srun --foo",
+        "# nothing; srun --foo\n  # or $(srun --foo)",
         "sbatch --$OPTION job.sh; srun --<OPTION> x; srun --… x; salloc --{a,b}=1",
         "mysrun --foo; srun-wrapper --foo; ./x srun --foo",
         "salloc --power=x",  # of 22.05, which readers still have
