@@ -172,7 +172,7 @@ def check(document: Document) -> Iterator[Finding]:
 
 
 def reason(span: str) -> Iterator[tuple[str, str, str]]:
-    """`(Resorces)`: squeue's column, nearly."""
+    """`(ReqNodeNotAvailable)`: squeue's column, nearly."""
     match = re.fullmatch(r"\(([A-Z]\w{4,})\)", span)
     known = slurm_names.reasons()
     if match and match[1] not in known:
