@@ -36,8 +36,10 @@ def read_calculator(root: Node, data: Data, problems: list[Problem]) -> Calculat
     cases = [_case(node, inputs, formulas, sources, problems) for node in fields.list("cases", required=True)]
     presets = [_preset(name, node, inputs, data, problems) for name, node in fields.mapping("presets").items()]
     fields.done()
+    if len(problems) > before:
+        return None
     ordered = _ordered(formulas, inputs, problems)
-    if len(problems) > before or ordered is None:
+    if ordered is None:
         return None
     return Calculator(
         identifier, title, inputs, ordered, tuple(outputs), tuple(filter(None, presets)), sources,
@@ -76,7 +78,7 @@ def _input(name: str, node: Node, problems: list[Problem]) -> Input | None:
         fields.bad(node.line, "missing-field", f"{fields.what} is text and has no 'choices'")
     elif not choices and len(problems) == before and (len(ends) != 2 or ends[0] >= ends[1]):
         fields.bad(fields.line("range"), "wrong-type", f"'range' of {fields.what} must be [least, most]")
-    if len(problems) > before:
+    if len(problems) > before or default is None:
         return None
     least, most = ends or (0, 0)
     made = Input(name, title, unit, node.key_line, default, least, most, whole, choices, note)
@@ -135,7 +137,7 @@ def _ordered(
                 problems.append(Problem(formula.line, "bad-formula", message, nearest(name, known)))
     read = {name for formula in formulas.values() for name in formula.expression.names}
     for one in inputs.values():
-        if one.name not in read and formulas:
+        if one.name not in read:
             problems.append(Problem(one.line, "unused", f"no formula reads the input {one.name}"))
     if loop := cycle({formula.name: formula.expression.names for formula in formulas.values()}):
         message = f"formulas read each other in a circle: {' → '.join(loop)}"

@@ -39,7 +39,7 @@ KINDS = {"bar": read_records, "scatter": read_records, "line": read_lines}
 def chart_of(root: Node, problems: list[Problem]) -> Chart | None:
     """What a body asks for; None where something is wrong."""
     kind = root.value.get("kind") if isinstance(root.value, dict) else None
-    if kind is None or kind.value not in KINDS:
+    if kind is None or not isinstance(kind.value, str) or kind.value not in KINDS:
         line = kind.line if kind else root.line
         problems.append(Problem(line, "unknown-word", f"'kind' of the chart must be one of {', '.join(KINDS)}"))
         return None

@@ -90,7 +90,7 @@ def read_lines(root: Node, data: Data, problems: list[Problem]) -> Chart | None:
         if expression and (line := _line(one, expression, x)):
             lines.append(line)
             rows.append((one, expression))
-    marks = [mark for node in points if (mark := _mark(node, data, problems))]
+    marks = [mark for node in points if (mark := _mark(node, x, data, problems))]
     heights = [b for line in lines for _, b in line.points] + [mark.y for mark in marks]
     if y_log and min(heights, default=1) <= 0:
         fields.bad(fields.line("y"), "bad-number", "a logarithmic axis cannot show zero or less")
@@ -138,12 +138,17 @@ def _line(one: Formulas, expression: Expression, x: Axis) -> Line | None:
     return Line(one.title, tuple(points))
 
 
-def _mark(node: Node, data: Data, problems: list[Problem]) -> Mark | None:
+def _mark(node: Node, x: Axis, data: Data, problems: list[Problem]) -> Mark | None:
     one = Formulas(node, "a point", data, problems)
     formulas = [(name, one.formula(name, set())) for name in ("x", "y")]
     one.fields.done()
     values = [one.number(name, formula, {}) for name, formula in formulas if formula]
-    return Mark(*values, one.title) if len(values) == 2 and None not in values and one.title else None
+    if len(values) < 2 or None in values or not one.title:
+        return None
+    if not x.least <= values[0] <= x.most:
+        one.fields.bad(one.fields.line("x"), "bad-number", f"{one.title}: x is {values[0]:g}, outside the axis")
+        return None
+    return Mark(*values, one.title)
 
 
 def _table(x: Axis, rows: list[tuple[Formulas, Expression]]) -> str:

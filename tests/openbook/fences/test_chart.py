@@ -1,0 +1,225 @@
+"""The `chart` fence: what is drawn, the same bytes each time, the text alternative, and what is refused with its line."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown import Markdown
+from selectolax.lexbor import LexborHTMLParser
+
+from openbook import ROOT
+from openbook.fences import base, chart
+from openbook.fences.chart_draw import simplified
+from openbook.fences.chart_labels import LINE, place, spread
+from openbook.fences.chart_scale import axis
+
+BAR = """\
+kind: bar
+topic: chips
+columns: [memory_size]
+records: [one, three]
+sort: -memory_size
+caption: Memory of chips
+"""
+SCATTER = """\
+kind: scatter
+topic: chips
+columns: [memory_size, bf16_dense]
+filter: {vendor: [Maker, Other]}
+log: [x, y]
+caption: Peak over memory
+"""
+LINE_BODY = """\
+kind: line
+x: {title: Intensity, unit: FLOP/B, from: 1, to: 10000, log: true}
+y: {title: Attainable, unit: TFLOP/s, log: true}
+caption: Roofline
+series:
+  - title: One
+    expr: min(peak, x * bandwidth)
+    values: {peak: chips.one.bf16_dense, bandwidth: 3.35}
+  - title: Two
+    expr: min(peak, x * 8)
+    values: {peak: chips.two.bf16_dense}
+points:
+  - {title: ridge, x: peak / 3.35, y: peak, values: {peak: chips.one.bf16_dense}}
+"""
+BODIES = {"bar": BAR, "scatter": SCATTER, "line": LINE_BODY}
+CLASSES = re.compile(r"\.(chart-[a-z0-9]+)")
+
+
+def markdown() -> Markdown:
+    custom = {"name": "chart", "class": "chart", "format": chart.render, "validator": chart.validate}
+    return Markdown(extensions=["pymdownx.superfences"], extension_configs={"pymdownx.superfences": {"custom_fences": [custom]}})  # fmt: skip
+
+
+def tree_of(body: str) -> LexborHTMLParser:
+    return LexborHTMLParser(markdown().convert(f"```chart\n{body}```\n"))
+
+
+def texts(tree, selector):
+    return [" ".join(node.text().split()) for node in tree.css(selector)]
+
+
+def problems_of(body: str) -> list[tuple[int, str, str]]:
+    html, problems = base.problems_of(chart.core, body)
+    assert not html and problems, "nothing was found"
+    return [(problem.line, problem.rule, str(problem)) for problem in problems]
+
+
+def test_bars_carry_their_names_and_values(data):
+    tree = tree_of(BAR)
+    assert len(tree.css("path.chart-bar")) == 2
+    assert texts(tree, "text.chart-label") == ["80", "about 1.4 TB"]
+    assert texts(tree, "text.chart-tick")[:2] == ["Chip One", "Chip Three"]
+    assert texts(tree, "text.chart-title") == ["Memory (GB)"]
+    lengths = [float(re.search(r"h([\d.]+)v", node.attributes["d"])[1]) for node in tree.css("path.chart-bar")]
+    assert lengths[1] / lengths[0] == pytest.approx(1410.5 / 80, rel=0.02)
+
+
+def test_dots_and_lines_are_named_directly(data):
+    tree = tree_of(SCATTER)
+    assert texts(tree, ".chart-label") == ["Chip One"], "only one record has both values"
+    tree = tree_of(LINE_BODY)
+    assert sorted(texts(tree, ".chart-label")) == ["One", "Two", "ridge"]
+    assert [node.attributes["class"] for node in tree.css(".chart-line")] == [
+        "chart-line chart-1",
+        "chart-line chart-2",
+    ]
+    path = tree.css_first(".chart-line").attributes["d"]
+    assert path.count("L") <= 3, "a roofline is two straight parts"
+
+
+def test_an_announced_chip_is_called_so(data):
+    body = BAR.replace("[memory_size]", "[bf16_dense]").replace("[one, three]", "[one, two]").replace("-memory", "-bf16").replace("_size", "_dense")  # fmt: skip
+    assert "Chip Two (announced)" in texts(tree_of(body), "text.chart-tick")
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_same_bytes_each_time_and_nothing_but_classes(data, kind):
+    one, two = (markdown().convert(f"```chart\n{BODIES[kind]}```\n") for _ in range(2))
+    assert one == two
+    svg = LexborHTMLParser(one).css_first("svg.chart-svg")
+    assert not re.search(r"#[0-9a-f]{3,6}\b|rgb|fill=|stroke=|style|script|pygal|20\d\d-\d\d", svg.html)
+    ids = [node.attributes["id"] for node in LexborHTMLParser(one).css("[id]")]
+    assert len(ids) == len(set(ids)) == 2 and all(re.fullmatch(r"chart-[0-9a-f]{8}-[td]", one) for one in ids)
+    assert len(svg.css("*")) < 60
+    styled = set(CLASSES.findall((ROOT / "docs/assets/css/chart.css").read_text()))
+    used = {name for node in LexborHTMLParser(one).css("[class]") for name in node.attributes["class"].split()}
+    assert {name for name in used if name.startswith("chart-")} <= styled | {"chart-values", "chart-tick"}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_there_is_a_text_alternative(data, kind):
+    tree = tree_of(BODIES[kind])
+    svg = tree.css_first("svg.chart-svg")
+    assert svg.attributes["role"] == "img"
+    title, desc = (tree.css_first(f"#{identity}") for identity in svg.attributes["aria-labelledby"].split())
+    assert title.text() == texts(tree, "figcaption")[0] and len(desc.text()) > 40
+    table = tree.css_first("details .chart-table")
+    assert table.css("thead th[scope=col]") and table.css("tbody th[scope=row]")
+    assert table.css_first("a").attributes["href"].startswith("https://example.org/")
+
+
+def test_the_table_of_formulas_shows_values_and_sources(data):
+    tree = tree_of(LINE_BODY)
+    row = texts(tree.css("tbody tr")[0], "th, td")
+    assert row[0] == "One" and row[1] == "min(peak, x × bandwidth)"
+    assert row[2] == "peak = 989.4 TFLOP/s, Product pagebandwidth = 3.35"
+    assert row[3:] == ["3.35", "33.5", "335", "989.4", "989.4"]
+
+
+@pytest.mark.parametrize(
+    "kind, old, new, line, rule, words",
+    [
+        ("bar", "kind: bar", "kind: pie", 1, "unknown-word", "one of bar, scatter, line"),
+        ("bar", "kind: bar", "kind: [bar]", 1, "unknown-word", "one of bar, scatter, line"),
+        ("bar", "topic: chips", "topic: chip", 2, "unknown-topic", "chips"),
+        ("bar", "[memory_size]", "[memory]", 3, "unknown-column", "memory_size"),
+        ("bar", "[memory_size]", "[memory_size, bf16_dense]", 3, "wrong-columns", "takes 1 columns"),
+        ("bar", "[memory_size]", "[kind]", 3, "wrong-columns", "that hold numbers"),
+        ("bar", "[one, three]", "[one, two]", 4, "no-value", "two has no number"),
+        ("bar", "[one, three]", "[one, ones]", 4, "unknown-record", "ones"),
+        ("bar", "[one, three]", "[one, one]", 4, "duplicate-key", "twice"),
+        ("bar", "sort:", "colour: red\nsort:", 5, "unknown-field", "'colour'"),
+        ("bar", "sort:", "log: [x]\nsort:", 5, "unknown-field", "'log'"),
+        ("bar", "sort:", "units: {memory_size: TFLOP/s}\nsort:", 5, "wrong-unit", "cannot be given"),
+        ("bar", "caption: Memory of chips", "caption: [a]", 6, "wrong-type", "must be text"),
+        ("bar", "caption: Memory of chips", "topic: chips", 6, "duplicate-key", "twice"),
+        ("scatter", "log: [x, y]", "log: [x, z]", 5, "unknown-axis", "'z'"),
+        ("scatter", "[Maker, Other]", "[Nobody]", 4, "unknown-vendor", "Nobody"),
+        ("line", "from: 1,", "from: 0,", 2, "bad-number", "on a logarithmic axis"),
+        ("line", "to: 10000", "to: .nan", 2, "bad-number", "not a number"),
+        ("line", "to: 10000", "to: 1e99", 2, "bad-number", "larger than"),
+        ("line", "to: 10000", "to: far", 2, "wrong-type", "must be a number"),
+        ("line", "min(peak, x * bandwidth)", "peak / (x - x)", 7, "bad-formula", "division by zero"),
+        ("line", "min(peak, x * bandwidth)", "min(peek, x)", 7, "bad-formula", "'peek'"),
+        ("line", "min(peak, x * bandwidth)", "x > 3", 7, "bad-formula", "where a number is needed"),
+        ("line", "min(peak, x * bandwidth)", "0 * x", 3, "bad-number", "zero or less"),
+        ("line", "min(peak, x * bandwidth)", "open('f')", 7, "bad-formula", "unknown function"),
+        ("line", "chips.one.bf16_dense, b", "chips.one.bf16, b", 8, "unknown-figure", "bf16_dense"),
+        ("line", "chips.one.bf16_dense, b", "chips.one.kind, b", 8, "no-value", "holds no number"),
+        ("line", "x: peak / 3.35", "x: peak * 100", 13, "bad-number", "outside the axis"),
+        ("line", "x: peak / 3.35", "x: -1", 13, "bad-number", "outside the axis"),
+        ("line", "caption: Roofline", "caption: &a Roofline", 4, "yaml-alias", "anchor"),
+        ("line", "caption: Roofline\n", "", 1, "missing-field", "caption"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(data, kind, old, new, line, rule, words):
+    body = BODIES[kind]
+    assert old in body
+    found = problems_of(body.replace(old, new, 1))
+    assert any(at == line and name == rule and words in message for at, name, message in found), found
+
+
+def test_no_text_becomes_markup(data):
+    body = (
+        BAR.replace("topic: chips", "topic: hostile")
+        .replace("memory_size", "bf16_dense")
+        .replace("[one, three]", "[one]")
+    )
+    body = body.replace(
+        "caption: Memory of chips", 'caption: "</title><script>alert(1)</script>"\ndesc: "</desc><img src=x>"'
+    )
+    tree = tree_of(body)
+    assert tree.css("script, img, b, em") == []
+    assert "<script>alert(1)</script>" in texts(tree, ".chart-tick")[0]
+    assert tree.css("[onload], [onerror]") == []
+
+
+def test_a_mistake_stops_the_build_and_names_the_line(data):
+    with pytest.raises(base.FenceError, match=r"chart fence that begins with 'kind: bar'"):
+        tree_of(BAR.replace("[memory_size]", "[memory]"))
+
+
+def test_pygal_is_loaded_only_for_a_chart():
+    source = Path(chart.__file__).with_name("chart_draw.py").read_text()
+    assert not re.search(r"^(from|import) pygal", source, re.M)
+
+
+@given(st.lists(st.floats(0.01, 1e9), min_size=1, max_size=20), st.booleans())
+def test_an_axis_holds_its_values_and_few_ticks(values, log):
+    made = axis("t", "", values, log)
+    assert made.least <= min(values) * (1 + 1e-9) and made.most >= max(values) * (1 - 1e-9)
+    assert 1 <= len(made.ticks) <= 14
+
+
+@given(st.lists(st.floats(0, 300), max_size=6))
+def test_labels_at_the_ends_of_lines_keep_apart(heights):
+    moved = sorted(spread(heights))
+    assert all(b - a > LINE - 1 for a, b in itertools.pairwise(moved))
+
+
+def test_labels_avoid_each_other_and_the_edge():
+    dots = [(380.0, 100.0), (382.0, 103.0), (378.0, 98.0)]
+    placed = place(dots, ["a long label", "another one", "third"], 400)
+    assert all(left >= 0 and left + 7.4 * 12 <= 400.1 for left, _ in placed[:1])
+    assert len({round(base) for _, base in placed}) == 3
+
+
+def test_a_straight_line_is_two_points():
+    assert simplified([(float(n), 2.0 * n) for n in range(100)]) == [(0.0, 0.0), (99.0, 198.0)]
+    assert len(simplified([(float(n), float(min(n, 50))) for n in range(100)])) == 3
