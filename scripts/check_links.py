@@ -13,8 +13,8 @@ answer, only errors count: an address must fail in several runs over a week befo
 """
 
 import argparse
+import contextlib
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     book = Book.read(config) if config else None
     if options.site is None and book is None:
         raise Misuse("there is no mkdocs.yml here: name it with --config, or a built site with --site")
-    with tempfile.TemporaryDirectory(prefix="site-") as folder:
+    with contextlib.ExitStack() as until_the_end:
         root = options.site
         if root is None:
-            root = Path(folder) / "site"
+            import tempfile  # late, as it is slow to load
+
+            root = Path(until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="site-"))) / "site"
             build(book.file, root)
         site = Site.read(root)
         if book is not None and not built_from(book, site) and options.config is None:

@@ -155,6 +155,22 @@ def test_unused_files(tmp_path):
     assert found(tmp_path, files) == [("docs/a/lost.csv", 1, "orphan-file", "a/lost.csv")]
 
 
+def test_data_that_fences_show_is_in_use(tmp_path):
+    names = ["shown", "compared", "quoted", "only-in-text", "other-fence"]
+    files = {f"{folder}/data/{name}.yml": "x" for name in names for folder in ("docs", "site")}
+    files |= {"docs/data/shown.png": "x", "site/data/shown.png": "x", "site/index.html": page("x")}
+    files["docs/index.md"] = (
+        "# T\n\nonly-in-text [[quoted.record.column]] [[only-in-text]]\n\n```figures\ntopic: shown\n```\n\n"
+        "!!! note\n    ~~~~{.figures title=x}\n    topics: [compared, a]\n    ~~~~\n\n```yaml\ntopic: other-fence\n```\n"
+    )
+    config = CONFIG.replace("extra_css", "  - pymdownx.superfences: {custom_fences: [{name: figures}, {}]}\nextra_css")
+    assert [target for *_, target in found(tmp_path, files, config)] == [
+        "data/only-in-text.yml",
+        "data/other-fence.yml",
+        "data/shown.png",
+    ]
+
+
 def test_sitemap(tmp_path):
     urls = [URL, URL + "gone/", "https://y.example/"]
     xml = "<?xml version='1.0'?>\n<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>\n"

@@ -4,7 +4,6 @@ import gc
 import os
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from openbook.links.address import INSIDE, OTHER, Home, resolve
@@ -60,6 +59,8 @@ def _reports(site: Site, home: Home) -> Iterable[Report]:
     workers = min(os.cpu_count() or 1, 8)
     if len(pages) < PARALLEL_FROM or workers < 2:
         return [examine(file, site, home) for file in pages]
+    from concurrent.futures import ProcessPoolExecutor  # late: loading it takes a tenth of a small check
+
     with ProcessPoolExecutor(workers, initializer=_share, initargs=(site, home)) as pool:
         return list(pool.map(_examine, pages, chunksize=max(1, len(pages) // (workers * 4))))
 

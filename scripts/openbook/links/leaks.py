@@ -11,29 +11,29 @@ OPAQUE = "￼"
 WRAPPED = "inline code that runs over the end of a line: a fence that was not rendered"
 _CODE = ["code", "pre", "kbd", "samp", "tt", "math", "svg", "script", "style", "textarea", "template", "mjx-container"]
 
-# What leaks, and what it means. The groups are what is looked for in the source.
-LEAKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.MULTILINE), message)
-    for pattern, message in (
-        (r"\]\[[^\]\[\n￼]*\]", "a reference that is not defined"),
-        (r"\[\^[^\]\s]+\]", "a footnote that is not defined"),
-        (r"\]\([^()\s]*\)?", "a link that was not rendered"),
-        (r"`{3,}[ \t]*[\w{.-]*", "a fence that was not rendered"),
-        (r"^[ \t]*(?:!!!|\?\?\?\+?)[ \t]+[\w\"]+", "an admonition that was not rendered"),
-        (r"^[ \t]*===!?[+]?[ \t]+\"", "a tab that was not rendered"),
+# What leaks: signs (a text without any of them has no such leak), the pattern, what it means.
+LEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = tuple(
+    (signs, re.compile(pattern, re.MULTILINE), message)
+    for signs, pattern, message in (
+        (("][",), r"\]\[[^\]\[\n￼]*\]", "a reference that is not defined"),
+        (("[^",), r"\[\^[^\]\s]+\]", "a footnote that is not defined"),
+        (("](",), r"\]\([^()\s]*\)?", "a link that was not rendered"),
+        (("```",), r"`{3,}[ \t]*[\w{.-]*", "a fence that was not rendered"),
+        (("!!!", "???"), r"^[ \t]*(?:!!!|\?\?\?\+?)[ \t]+[\w\"]+", "an admonition that was not rendered"),
+        (("===",), r"^[ \t]*===!?[+]?[ \t]+\"", "a tab that was not rendered"),
         (
+            ("{",),
             r"\{:?[ \t]*(?:[.#][\w-]+|(?:width|height|loading|align|id|class|target|rel)=[^{}\s]+)(?:[ \t]+[^{}\n]*)?\}",
             "attributes that were not applied",
         ),
-        (r"(?<!\w)-+8<-+(?!\w)", "a snippet that was not included"),
-        (r":(?:material|octicons|fontawesome|simple)-[a-z0-9-]+:", "an icon that was not rendered"),
+        (("-8<-",), r"(?<!\w)-+8<-+(?!\w)", "a snippet that was not included"),
+        (
+            (":material-", ":octicons-", ":fontawesome-", ":simple-"),
+            r":(?:material|octicons|fontawesome|simple)-[a-z0-9-]+:",
+            "an icon that was not rendered",
+        ),
     )
 )
-_TAG = re.compile(rb"<(?!/|a |span|code|p>|li>)([a-z][\w.:-]*)")  # the commonest are skipped for speed
-# Cheap signs: a page without any of them has no leak.
-_SIGNS = ("][", "[^", "](", "```", "!!! ", "??? ", "???+ ", "== ", "===! ", "===+ ", "{", "8<-", ":material-")
-_SIGNS += (":octicons-", ":fontawesome-", ":simple-")
-_QUICK = re.compile("|".join(f"(?:{pattern.pattern})" for pattern, _ in LEAKS), re.MULTILINE)
 
 # Elements of HTML (https://html.spec.whatwg.org/#elements-3, with the obsolete ones), of SVG and of MathML are
 # looked up by where they stand: inside <svg> and <math> any name is let pass.
@@ -45,18 +45,16 @@ _ELEMENTS = """a abbr acronym address applet area article aside audio b base bas
     samp script search section select selectedcontent slot small source span strike strong style sub summary sup svg
     table tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr xmp"""
 ELEMENTS = frozenset(_ELEMENTS.split())
+_OWN = ":not(svg *, math *)"
 
 
-def leaks(tree: LexborHTMLParser, html: bytes, lower: bytes) -> Iterator[tuple[str, str]]:
-    """(leaked text, what it is) of a page's article; `lower` is its HTML in lower case.
+def leaks(article: LexborNode, html: bytes, tags: set[str]) -> Iterator[tuple[str, str]]:
+    """(leaked text, what it is) of an article; `html` is the whole page, `tags` the names of its elements.
 
     Takes code out of the tree, so it is called last.
     """
-    article = article_of(tree)
-    if article is None:
-        return
-    yield from _strange_elements(article, lower)
-    for block in [node for node in article.css("pre") if not _inside(node, "pre")]:
+    yield from _strange_elements(article, tags)
+    for block in article.css("pre:not(pre *)"):
         block.decompose()
     for code in article.css("code"):
         if "\n" in (text := code.text()):
@@ -64,7 +62,7 @@ def leaks(tree: LexborHTMLParser, html: bytes, lower: bytes) -> Iterator[tuple[s
             yield first.strip()[:60], WRAPPED
     article.strip_tags(_CODE, recursive=True)
     text = article.text()
-    if any(sign in text for sign in _SIGNS) and _QUICK.search(text):
+    if any(pattern.search(text) for signs, pattern, _ in LEAKS if any(sign in text for sign in signs)):
         yield from _exactly(html)
 
 
@@ -74,21 +72,15 @@ def _exactly(html: bytes) -> Iterator[tuple[str, str]]:
     for node in reversed(article.css(f"{', '.join(_CODE)}, .arithmatex, .katex, a[href]")):  # inner ones first
         node.replace_with(OPAQUE)
     text = article.text()
-    for pattern, message in LEAKS:
+    for _, pattern, message in LEAKS:
         for match in pattern.finditer(text):
             yield match[0].strip(), message
 
 
-def _strange_elements(article: LexborNode, lower: bytes) -> Iterator[tuple[str, str]]:
-    strange = {name.decode() for name in set(_TAG.findall(lower))} - ELEMENTS
-    for name in sorted(name for name in strange if "-" not in name and re.fullmatch(r"\w+", name)):
-        for node in article.css(name):
-            if not _inside(node, "svg", "math"):
-                yield f"<{name}", f"<{name}> was taken for an HTML element and is invisible; write it as code"
-
-
-def _inside(node: LexborNode, *tags: str) -> bool:
-    while (node := node.parent) is not None:
-        if node.tag in tags:
-            return True
-    return False
+def _strange_elements(article: LexborNode, tags: set[str]) -> Iterator[tuple[str, str]]:
+    names = sorted(name for name in tags - ELEMENTS if re.fullmatch(r"\w+", name))  # `my-element` is allowed
+    if not names or article.css_first(f":is({', '.join(names)}){_OWN}") is None:
+        return
+    for name in names:
+        for _ in article.css(name + _OWN):
+            yield f"<{name}", f"<{name}> was taken for an HTML element and is invisible; write it as code"

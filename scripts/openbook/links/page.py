@@ -12,19 +12,17 @@ from openbook.links.article import article_of
 from openbook.links.leaks import leaks
 from openbook.links.problem import THEME
 
-_LINKS = "[href], [src]"  # in :is(…), since an element would be listed for each of several selectors
-_RARE_LINKS = (  # (what the text of such a page contains, the elements)
+_LINKS = "[href], [src], meta"  # in :is(…), since an element would be listed for each of several selectors
+_RARE_LINKS = (  # (what the text of such a page contains, the elements): each selector costs time on every page
     (b"srcset", "[srcset], [imagesrcset]"),
     (b"poster", "[poster]"),
-    (b"<object", "object[data]"),
     (b"action", "form[action], [formaction]"),
-    (b"http-equiv", "meta[http-equiv]"),
-    (b"og:", "meta[property^='og:']"),
-    (b"twitter:image", "meta[name^='twitter:image']"),
 )
+_TAG = re.compile(rb"<(?!/|a |span|code|p>|li>)([a-z][\w.:-]*)")  # the commonest are skipped for speed
 _PAINT = ("style", "fill", "stroke", "marker-start", "marker-mid", "marker-end", "clip-path", "mask", "filter")
 _PAINTED = f":is({', '.join(f'[{name}]' for name in _PAINT)})"
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_last: list[LexborHTMLParser] = []  # while it lives, malloc keeps its memory: the next page parses in half the time
 _URL = re.compile(r"""url\(\s*(?:"([^"]*)"|'([^']*)'|([^)\s"']+))\s*\)""", re.IGNORECASE)
 _REFRESH = re.compile(r"""\s*[\d.]+\s*[;,]?\s*(?:url\s*=\s*)?(?:"([^"]*)"|'([^']*)'|(.*))""", re.IGNORECASE | re.DOTALL)
 _META_ADDRESSES = {"og:url", "og:image", "og:image:url", "og:image:secure_url", "og:video", "og:audio"}
@@ -57,28 +55,35 @@ class Page:
 def read(file: str, html: bytes) -> Page:
     """Parse one page. Comments and <template> hold no links; <noscript> does, for readers without scripts."""
     tree = LexborHTMLParser(html)
+    _last[:] = [tree]
     article = article_of(tree)
     page = Page(file)
     if article is None:
         return page
     lower = html.lower()
-    if b"<base" in lower and (base := tree.css_first("base[href]")):
+    tags = {name.decode() for name in set(_TAG.findall(lower))}
+    if "base" in tags and (base := tree.css_first("base[href]")):
         page.base = base.attributes["href"] or ""
-    query = f":is({', '.join([_LINKS, *(elements for sign, elements in _RARE_LINKS if sign in lower)])})"
+    selectors = [_LINKS, *(elements for sign, elements in _RARE_LINKS if sign in lower)]
+    query = f":is({', '.join([*selectors, 'object[data]'] if 'object' in tags else selectors)})"
     inside = {node.mem_id for node in article.css(query)}
     counted: Counter[str] = Counter()
     for node in tree.css(query):
         _link(page, node, node.mem_id in inside, counted)
     if _has_paint(lower):
         _painted(page, tree, article, counted)
-    if b"<style" in lower:
+    if "style" in tags:
         for node in tree.css("style"):
             page.links += [Link("style", url, THEME) for url in css_addresses(node.text())]
-    _ids(page, tree, article, b"<noscript" in lower)
-    if b"noindex" in lower and (robots := tree.css_first("meta[name=robots]")):
-        page.noindex = "noindex" in (robots.attributes.get("content") or "").lower()
-    page.leaked = list(leaks(tree, html, lower))
+    _ids(page, tree, article, "noscript" in tags)
+    page.leaked = list(leaks(article, html, tags))
     return page
+
+
+def canonical(html: bytes) -> str | None:
+    """The address that a page calls its own."""
+    node = LexborHTMLParser(html).css_first("link[rel=canonical i][href]")
+    return None if node is None else node.attributes["href"]
 
 
 def _link(page: Page, node: LexborNode, in_article: bool, counted: Counter[str]) -> None:
@@ -95,6 +100,8 @@ def _link(page: Page, node: LexborNode, in_article: bool, counted: Counter[str])
             page.canonical = url
         elif tag == "meta" and "http-equiv" in attributes:
             page.redirect = url
+    if tag == "meta" and (attributes.get("name") or "").lower() == "robots":
+        page.noindex = page.noindex or "noindex" in (attributes.get("content") or "").lower()
 
 
 def _addresses(tag: str, attributes: dict[str, str | None]) -> Iterator[str]:
@@ -190,4 +197,4 @@ def _ids(page: Page, tree: LexborHTMLParser, article: LexborNode, has_noscript: 
         page.repeated = sorted((name, name in own) for name, count in counts.items() if count > 1)
     names = [node.attributes["name"] or "" for node in tree.css("a[name]")]
     page.ids = frozenset(ids) | frozenset(names)
-    page.headings = tuple(node.id for node in article.css("h1[id], h2[id], h3[id], h4[id], h5[id], h6[id]") if node.id)
+    page.headings = tuple(node.id for node in inner if node.tag in _HEADINGS and node.id)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from openbook import ROOT
 from openbook.findings import Finding, Misuse
-from openbook.links import published, whole
+from openbook.links import page, published, whole
 from openbook.links.address import Home
 from openbook.links.book import Book
 from openbook.links.check import Result, check
-from openbook.links.page import read
 from openbook.links.problem import Problem
 from openbook.links.site import Site
-from openbook.links.source import Tracer
-from openbook.links.suggest import Suggester
+
+if TYPE_CHECKING:
+    from openbook.links.source import Tracer
+    from openbook.links.suggest import Suggester
 
 
 def build(config: Path, folder: Path) -> None:
     """Build the book into the folder with MkDocs; what MkDocs said is shown only when it fails."""
+    import subprocess
+
     scripts = str(ROOT / "scripts")
     path = os.pathsep.join(part for part in (scripts, os.environ.get("PYTHONPATH", "")) if part)
     command = [
@@ -50,7 +53,7 @@ def build(config: Path, folder: Path) -> None:
 def home_of(site: Site, book: Book | None) -> Home:
     """The site's public place: what its start page calls canonical, and what the configuration says."""
     urls = []
-    if "index.html" in site.files and (canonical := read("index.html", site.page("index.html")).canonical):
+    if "index.html" in site.files and (canonical := page.canonical(site.page("index.html"))):
         urls.append(canonical.removesuffix("index.html"))
     if book is not None and book.site_url:
         urls.append(book.site_url)
@@ -61,12 +64,20 @@ def findings(site: Site, book: Book | None, shown_root: str = "") -> tuple[Resul
     """Check the site; `shown_root` is printed for the site's folder when that will not last."""
     result = check(site, home_of(site, book))
     problems = [*result.problems, *whole.sitemap(result)]
+    lost: list[tuple[Problem, int]] = []
     if book is not None:
         problems += [*whole.navigation(book, result), *whole.orphans(book, result)]
+        lost += published.lost(book.docs / published.FILE, result)
+    if not problems and not lost:
+        return result, []
+    from openbook.links.source import Tracer  # late: a site without defects needs neither
+    from openbook.links.suggest import Suggester
+
     tracer, suggester = Tracer(site, book, shown_root), Suggester(result, book)
     found = [*_findings(problems, tracer, suggester)]
-    if book is not None:
-        found += _lost(book, result, suggester)
+    for problem, line in lost:
+        place = tracer.shown(book.docs / published.FILE)
+        found.append(_finding(problem, (place, line, 1, ""), suggester.hint(problem)))
     return result, _once(found)
 
 
@@ -83,13 +94,6 @@ def _findings(problems: list[Problem], tracer: Tracer, suggester: Suggester) -> 
         place = tracer.trace(problem)
         if place is not None:
             yield _finding(problem, place, suggester.hint(problem))
-
-
-def _lost(book: Book, result: Result, suggester: Suggester) -> Iterator[Finding]:
-    file = book.docs / published.FILE
-    for problem, line in published.lost(file, result):
-        place = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)
-        yield _finding(problem, (place, line, 1, ""), suggester.hint(problem))
 
 
 def _finding(problem: Problem, place: tuple[str, int, int, str], hint: str) -> Finding:

@@ -166,14 +166,17 @@ class Tracer:
             yield _pick(places, problem.nth)
 
     def _shown(self, place: Place, remark: str = "") -> tuple[str, int, int, str]:
+        return self.shown(place.file), place.line, place.column, remark
+
+    def shown(self, file: Path) -> str:
         """The path relative to the working directory, or to the site when that was built for this run only."""
-        path = os.path.abspath(place.file)
+        path = os.path.abspath(file)
         root = os.path.abspath(self.site.root)
         if self.shown_root and path.startswith(root + os.sep):
             path = self.shown_root + "/" + os.path.relpath(path, root)
         elif path.startswith(os.getcwd() + os.sep):
             path = os.path.relpath(path)
-        return path.replace(os.sep, "/"), place.line, place.column, remark
+        return path.replace(os.sep, "/")
 
 
 @lru_cache(maxsize=16)

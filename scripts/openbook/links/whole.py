@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from openbook.links.address import INSIDE, resolve
@@ -12,6 +12,9 @@ from openbook.links.problem import THEME, Problem
 from openbook.links.rules import NOT_FOUND
 
 SITEMAP = "sitemap.xml"
+_FOR_SERVERS = ("robots.txt", "CNAME", ".nojekyll", "index.html", NOT_FOUND)
+_DATA = (".yml", ".yaml", ".json", ".csv", ".toml")  # what the book's own fences show is such a file, by its name
+_REFERENCE = re.compile(r"\[\[([\w-]+)\.[^\[\]\s]")
 _INCLUDED = re.compile(r"""-+8<-+[ \t]+(["'])(.+?)\1|^[ \t]*([\w./-]+\.\w+)(?::[\w:,]*)?[ \t]*$""", re.MULTILINE)
 
 
@@ -74,24 +77,37 @@ def _left_out(book: Book):
 
 
 def orphans(book: Book, result: Result) -> Iterator[Problem]:
-    """Files beside the pages that reach the site although nothing links to them or includes them."""
-    named = book.text
-    included = set()
+    """Files beside the pages that reach the site although nothing links to them, includes them or shows them."""
+    built, used = result.site.files, result.used
+    files = [name for name in book.files() if name in built]
+    left = [name for name in files if name not in used and not name.endswith(MARKDOWN)]
+    if not left:
+        return
+    included, shown = set(), set()
     for source in book.sources.values():
-        text = (book.docs / source).read_text(encoding="utf-8", errors="replace")
+        text = _text(book.docs / source)
         included |= {PurePosixPath(two or three).name.partition(":")[0] for _, two, three in _INCLUDED.findall(text)}
-    scripts = "\n".join(
-        (book.docs / name).read_text(encoding="utf-8", errors="replace")
-        for name in book.files()
-        if name.endswith((".js", ".mjs")) and name in result.site.files
-    )
-    for name in book.files():
-        if name.endswith(MARKDOWN) or name not in result.site.files or name in result.used:
+        shown |= _shown(text, book.fences)
+    scripts = "\n".join(_text(book.docs / name) for name in files if name.endswith((".js", ".mjs")))
+    for name in left:
+        path = PurePosixPath(name)
+        if path.name in included or name in book.text or path.name in scripts or path.name in _FOR_SERVERS:
             continue
-        short = PurePosixPath(name).name
-        if short in included or name in named or short in scripts or short.upper().startswith(("LICENSE", "NOTICE")):
-            continue
-        if short in ("robots.txt", "CNAME", ".nojekyll", "index.html", NOT_FOUND):
+        if (path.suffix in _DATA and path.stem in shown) or path.stem.upper().startswith(("LICENSE", "NOTICE")):
             continue
         message = "nothing links to this file or includes it: no reader will find it"
         yield Problem(name, "orphan-file", message, severity="warning")
+
+
+def _shown(text: str, fences: tuple[str, ...]) -> set[str]:
+    """The words in the book's own fences, and what references such as `[[topic.record.column]]` start with."""
+    found = set(_REFERENCE.findall(text))
+    if fences:
+        opening = rf"^[ \t>]*(`{{3,}}|~{{3,}})[ \t]*\{{?[ \t.]*(?:{'|'.join(map(re.escape, fences))})\b.*\n"
+        for match in re.finditer(opening + r"((?:.*\n)*?)[ \t>]*\1", text, re.MULTILINE):
+            found.update(re.findall(r"[\w-]+", match[2]))
+    return found
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
