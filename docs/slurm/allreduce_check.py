@@ -28,7 +28,7 @@ def environment() -> dict[str, object]:
     seen: dict[str, object] = {"host": socket.gethostname()}
     for name, fallback in SLURM_NAMES.items():
         value = os.environ.get(name, os.environ.get(fallback, ""))
-        seen[name.lower()] = int(value) if value.isdigit() else None
+        seen[name.lower()] = int(value) if value.isdecimal() else None
     seen["master"] = os.environ.get("MASTER_ADDR", "") + ":" + os.environ.get("MASTER_PORT", "")
     seen["visible_devices"] = os.environ.get("CUDA_VISIBLE_DEVICES")
     return seen
@@ -41,8 +41,13 @@ def problems(seen: dict[str, object]) -> list[str]:
         for name in ("rank", "local_rank", "world_size")
         if seen[name] is None
     ]
-    if "" in str(seen["master"]).split(":"):
+    if not found and int(str(seen["rank"])) >= int(str(seen["world_size"])):
+        found.append(f"rank {seen['rank']} does not exist among {seen['world_size']}: count ranks from 0")
+    address, _, port = str(seen["master"]).rpartition(":")
+    if not address or not port:
         found.append("MASTER_ADDR or MASTER_PORT is not set: torchrun sets them, with srun alone export them")
+    elif not port.isdecimal() or int(port) > 65535:
+        found.append(f"MASTER_PORT is {port}, not a port number: 20000 + SLURM_JOB_ID % 10000 is one")
     devices = seen["visible_devices"]
     count = len(str(devices).split(",")) if devices else 0
     if count and seen["local_rank"] is not None and int(str(seen["local_rank"])) >= count:
@@ -88,7 +93,10 @@ def main() -> int:
         except ImportError:
             print(f"PyTorch is missing: {INSTALL}", file=sys.stderr)
             return 2
-        if report["sum"] != report["expected"]:
+        except RuntimeError as error:  # what torch.distributed raises when it reaches nobody
+            text = (str(error).strip() or "no reason given").splitlines()[0]
+            found.append(f"no sum with {report['master']} as meeting point: {type(error).__name__}: {text}")
+        if "sum" in report and report["sum"] != report["expected"]:
             found.append(f"the sum is {report['sum']}, not {report['expected']}")
     if options.json:
         print(json.dumps({**report, "problems": found}))

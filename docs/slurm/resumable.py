@@ -6,7 +6,7 @@ checkpoint. Only rank 0 (SLURM_PROCID) saves. In a real program rank 0 looks for
 broadcasts what it saw, so that all ranks stop after the same step: a rank that leaves a collective
 early hangs the others.
 
-Exit codes: 0 finished, or saved because it was asked to; 1 the checkpoint is unreadable; 2 misuse.
+Exit codes: 0 finished, or saved because it was asked to; 1 the checkpoint cannot be read or written; 2 misuse.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ def save(path: Path, step: int) -> None:
 
 
 def load(path: Path) -> int:
-    """Steps done so far; 0 without a checkpoint. Raises ValueError or KeyError on a broken one."""
-    return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.exists() else 0
+    """Steps done so far; 0 without a checkpoint. Raises ValueError, KeyError or TypeError on a broken one."""
+    step = int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.exists() else 0
+    if step < 0:
+        raise ValueError(f"negative step {step}")
+    return step
 
 
 def main() -> int:
@@ -42,11 +45,16 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=600, help="steps in all (default 600)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a step (default 1)")
     options = parser.parse_args()
-    rank = int(os.environ.get("SLURM_PROCID", "0"))
+    if options.steps < 1 or not 0 <= options.seconds <= 3600:
+        parser.error("--steps must be at least 1, and --seconds from 0 to 3600")
+    rank = int(os.environ.get("SLURM_PROCID") or 0)
     try:
         step = load(options.checkpoint)
     except (ValueError, KeyError, TypeError):
         print(f"{options.checkpoint} is no checkpoint: remove it, or restore an older one", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"cannot read the checkpoint: {error}", file=sys.stderr)
         return 1
 
     print(f"rank {rank} starts at step {step}", flush=True)
@@ -56,7 +64,11 @@ def main() -> int:
         step += 1
         asked = options.stop_file.exists()
     if rank == 0:
-        save(options.checkpoint, step)
+        try:
+            save(options.checkpoint, step)
+        except OSError as error:
+            print(f"cannot save step {step}: {error}", file=sys.stderr)
+            return 1
     print(f"rank {rank} {'saves and stops' if asked else 'ends'} at step {step} of {options.steps}", flush=True)
     return 0
 

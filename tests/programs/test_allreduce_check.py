@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,21 @@ def test_half_an_address_is_a_problem():
     assert done.returncode == 1 and "MASTER_PORT" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"RANK": "2"}, "rank 2 does not exist among 2"),
+        ({"RANK": "-1"}, "RANK is not set"),
+        ({"RANK": "²"}, "RANK is not set"),
+        ({"MASTER_PORT": "abc"}, "MASTER_PORT is abc"),
+        ({"MASTER_PORT": "70000"}, "MASTER_PORT is 70000"),
+    ],
+)
+def test_impossible_environment_is_named(change, words):
+    done = run("--dry-run", **{**TORCHRUN, **change})
+    assert done.returncode == 1 and words in done.stdout and "Traceback" not in done.stderr
+
+
 def test_timeout_must_be_positive():
     assert run("--timeout", "0").returncode == 2
 
@@ -78,3 +94,15 @@ def test_one_rank_adds_up():
     report = json.loads(done.stdout)
     assert done.returncode == 0, done.stderr
     assert (report["sum"], report["expected"]) == (1.0, 1.0)
+
+
+def test_rank_that_waits_alone_says_for_whom():
+    pytest.importorskip(
+        "torch", reason="needs PyTorch: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    half = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    done = run("--timeout", "1", **half)
+    assert done.returncode == 1 and f"no sum with 127.0.0.1:{port} as meeting point" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -48,7 +48,21 @@ def test_other_ranks_do_not_save(run):
     assert not run.checkpoint.exists()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"step": null}'])
+@pytest.mark.parametrize("arguments", [("--steps", "0"), ("--seconds", "nan"), ("--seconds", "-1")])
+def test_misuse_is_refused(run, arguments):
+    done = run(*arguments)
+    assert done.returncode == 2 and "must be" in done.stderr and not run.checkpoint.exists()
+
+
+def test_checkpoint_that_cannot_be_saved_or_read_is_an_error(run):
+    done = run("--steps", "2", "--checkpoint", "no/such/folder.json")
+    assert done.returncode == 1 and "cannot save step 2" in done.stderr and "Traceback" not in done.stderr
+    run.checkpoint.mkdir()
+    done = run()
+    assert done.returncode == 1 and "cannot read" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"step": null}', '{"step": -5}'])
 def test_broken_checkpoint_is_named(run, text):
     run.checkpoint.write_text(text)
     done = run()
