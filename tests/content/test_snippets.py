@@ -1,13 +1,16 @@
 """Every fence of the book, one test each: `pytest tests/content/test_snippets.py -k hung-job`."""
 
 import functools
+import os
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
 from openbook import ROOT
+from openbook.findings import as_github, as_text
 from openbook.render import Renderer
-from openbook.snippets import execute, levels, sandbox, static, tools
+from openbook.snippets import execute, lab, levels, sandbox, static, tools
 from openbook.snippets.cache import Cache
 from openbook.snippets.collect import collect
 from openbook.snippets.dialects import BY_SUFFIX
@@ -39,9 +42,16 @@ def static_findings():
 
 
 def shown(findings):
-    return "\n".join(
-        f"{found.path}:{found.line}: [{found.rule}] {found.message}\n    {found.hint}" for found in findings
-    )
+    """For people; on GitHub the lines are annotated too, by what is printed here."""
+    in_book = [replace(found, path=f"docs/{found.path}") for found in findings]
+    if os.environ.get("GITHUB_ACTIONS"):
+        print("", *map(as_github, in_book), sep="\n")
+    return "\n".join(map(as_text, in_book))
+
+
+def counted(findings):
+    """Without notices: what could not be looked at is no mistake."""
+    return [found for found in findings if found.severity != "notice"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
@@ -51,7 +61,7 @@ def test_fences_render_and_expectations_are_sound(page):
 
 @pytest.mark.parametrize("item", FENCES, ids=name_of)
 def test_fence(item):
-    found = static_findings()[name_of(item)]
+    found = counted(static_findings()[name_of(item)])
     assert not found, shown(found)
 
 
@@ -67,14 +77,33 @@ def test_run(process):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DOCS)))
 def test_file(path):
-    found = list(static.check_files([(path, str(path.relative_to(DOCS)))]))
+    found = counted(static.check_files([(path, str(path.relative_to(DOCS)))]))
     assert not found, shown(found)
+
+
+def test_batch_scripts_on_a_slurm():
+    """Partitions and requests, which no parser of options knows; `sbatch --test-only`, with one Slurm for all."""
+    scripts = [(path, str(path.relative_to(DOCS))) for path in FILES if path.suffix == ".sbatch"]
+    found = list(lab.check(PAGES, scripts, Cache()))
+    if any(one.rule == "not-run" for one in found):
+        pytest.skip(found[0].message)
+    assert not found, shown(found)
+
+
+def test_the_table_is_shown(request):
+    pages = [replace(page, path=str(DOCS / page.path)) for page in PAGES]
+    request.config.table_of_snippets = levels.table(pages, DOCS)
 
 
 @pytest.mark.parametrize("tool", ["bash", "ruff", "shellcheck"])
 def test_tools_of_the_checks(tool):
     if tools.find(tool) is None:
         pytest.skip(f"needs {tool}: {tools.FROM[tool]}")
+
+
+@pytest.mark.parametrize("module", ["kubernetes_validate", "tree_sitter_cpp", "tree_sitter_cuda"])
+def test_libraries_of_the_checks(module):
+    pytest.importorskip(module, reason=f"needs {module}: pip install {module.replace('_', '-')}")
 
 
 def test_skips_may_only_fall():

@@ -55,8 +55,10 @@ def find(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
             if not inside:
                 raise Misuse(f"{path}: no pages in this folder")
             found |= dict.fromkeys(inside)
-        elif path.exists():
+        elif path.is_file():
             found[path] = None
+        elif path.exists():
+            raise Misuse(f"{path}: neither a file nor a folder")
         else:
             raise Misuse(f"{path}: no such file or folder")
     return [path for path in found if path.suffix not in BY_SUFFIX], [
@@ -84,7 +86,7 @@ def check(pages: Sequence[PageItems], files: Sequence[Path], run: bool) -> list[
         findings += execute.run_all(pages, Cache())
         findings += lab.check(pages, named, Cache())
     for name in sorted(tools.missed):
-        message = f"{name} is not installed, so its checks were left out"
+        message = f"{name} is missing or did not answer, so checks of it were left out"
         findings.append(Finding(name, 0, 0, "tool-missing", "notice", message, tools.FROM.get(name, "")))
     return list(dict.fromkeys(findings))
 

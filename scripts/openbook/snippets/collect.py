@@ -1,5 +1,6 @@
 """From pages to what must be checked: every fence with its dialect, its expectation and its output."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +104,13 @@ def join_sessions(items: Sequence[Item]) -> Iterator[Finding]:
         session.append(item)
 
 
+def line_of(failure: Exception, path: Path) -> int:
+    """The page's line that holds what a failure quotes, such as the name of a missing include; else 0."""
+    quoted = re.findall(r"'([^']+)'", str(failure))
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return next((n for n, line in enumerate(lines, 1) if any(text in line for text in quoted)), 0)
+
+
 def collect(renderer: Renderer, path: Path, name: str) -> PageItems:
     """Render one page. Raises Misuse when it cannot be read."""
     page = renderer.page(path, name)
@@ -111,7 +119,7 @@ def collect(renderer: Renderer, path: Path, name: str) -> PageItems:
     findings += broken.swallowed(page, flipped)
     if page.failure:
         message = f"the page cannot be rendered: {type(page.failure).__name__}: {page.failure}"
-        findings.append(Finding(name, 0, 0, RENDER_ERROR, "error", message))
+        findings.append(Finding(name, line_of(page.failure, path), 0, RENDER_ERROR, "error", message))
     items = []
     for fence in page.fences:
         item, mistakes = item_of(fence, renderer.own_fences, flipped)

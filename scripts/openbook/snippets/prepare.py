@@ -26,7 +26,7 @@ RANK_MEMORY = 512 * sandbox.MB  # what one rank with PyTorch takes, shared libra
 START_LAB = """mkdir /tmp/bin
 printf '#!/bin/sh\\nexec /usr/sbin/munged --force "$@"\\n' > /tmp/bin/munged
 chmod +x /tmp/bin/munged
-PATH=/tmp/bin:$PATH exec python slurm_lab.py run -- bash steps.sh
+PATH=/tmp/bin:$PATH exec python3 slurm_lab.py run -- bash steps.sh
 """
 # `sbatch --wait` looks only every ten seconds. Of an array the highest exit code counts; a signal is 128 and its number.
 SUBMIT = """out=/tmp/job.out
@@ -66,7 +66,7 @@ def start(kind: str, texts: Sequence[str], mark: str, timeout: float, ranks: int
         driver = DRIVER.read_text(encoding="utf-8")
         limits = Limits(timeout, sandbox.MEMORY + ranks * RANK_MEMORY, sandbox.PROCESSES + 32 * ranks, listens=True)
         return Start(
-            ["python", "driver.py", f"ranks={ranks}", mark, name], {name: texts[0], "driver.py": driver}, limits
+            ["python3", "driver.py", f"ranks={ranks}", mark, name], {name: texts[0], "driver.py": driver}, limits
         )
     if len(texts) == 1 and kind != "pycon":
         return Start([*program(kind), name], {name: texts[0] + "\n"}, Limits(timeout))
@@ -77,12 +77,12 @@ def start(kind: str, texts: Sequence[str], mark: str, timeout: float, ranks: int
         lines = [f"trap {quoted(show)} EXIT", *(f". /work/{name}\n{show}" for name in files)]
         return Start(["bash", "session.sh"], {**files, "session.sh": "\n".join(lines)}, Limits(timeout))
     driver = DRIVER.read_text(encoding="utf-8")
-    return Start(["python", "driver.py", kind, mark, *files], {**files, "driver.py": driver}, Limits(timeout))
+    return Start(["python3", "driver.py", kind, mark, *files], {**files, "driver.py": driver}, Limits(timeout))
 
 
 def program(kind: str) -> list[str]:
     return {
-        "python": ["python"],
+        "python": ["python3"],
         "shell": ["bash"],
         "c": ["gcc", "-fsyntax-only"],
         "cpp": ["g++", "-fsyntax-only"],

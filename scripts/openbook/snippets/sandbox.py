@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,7 +98,6 @@ def command(argv: Sequence[str], limits: Limits, folder: Path, beside: Mapping[s
     """The whole command line. `folder` holds the snippets and etc/; `beside` are files of the page's folder."""
     bwrap = tools.find("bwrap") or "bwrap"
     spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    user = ["--unshare-user", "--uid", "1000", "--gid", "1000"]
     options = [*spaces, "--hostname", "localhost", "--die-with-parent", "--new-session", "--clearenv"]
     options += [*mounts(), *environment()]
     for name in ETC:
@@ -110,18 +110,21 @@ def command(argv: Sequence[str], limits: Limits, folder: Path, beside: Mapping[s
     options += ["--remount-ro", "/", "--chdir", "/work"]
     use = ["prlimit", f"--nproc={limits.processes}", f"--as={ADDRESSES}", f"--fsize={DISK}", "--nofile=1024"]
     use += ["--core=0", "--", *argv]
-    alone = [*user, "--disable-userns"]
+    alone = ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
     root = os.geteuid() == 0
     if not root and not limits.listens:
         return [bwrap, *options, *alone, "--", *use]
     # Mounts and addresses need rights (root may be the only one who can read Python); then they go for good.
-    drop = ["setpriv", "--inh-caps=-all"]
     if root:
-        drop += [f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
+        drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all"]
+        drop += ["--inh-caps=-all", "--no-new-privs"]
     else:
-        options += [*user, "--cap-add", "CAP_NET_ADMIN"]
-        drop += ["--ambient-caps=-all"]
-    listen = ["sh", "-c", 'python -c "$0" && exec "$@"', ADDRESS] if limits.listens else []
+        # As uid 0 of a namespace of its own: for any other uid bwrap makes a second one, without rights over the
+        # network. The kernel asks for CAP_SETFCAP where this uid 0 is mapped again.
+        options += ["--unshare-user", "--uid", "0", "--gid", "0"]
+        options += ["--cap-add", "CAP_NET_ADMIN", "--cap-add", "CAP_SETFCAP"]
+        drop = []
+    listen = ["sh", "-c", 'python3 -c "$0" && exec "$@"', ADDRESS] if limits.listens else []
     return [bwrap, *options, "--", *listen, *drop, bwrap, *alone, "--dev-bind", "/", "/", "--", *use]
 
 
@@ -175,10 +178,12 @@ def follow(process: subprocess.Popen, limits: Limits) -> tuple[bytes, str]:
 
 
 RUNNING: set[subprocess.Popen] = set()
+STOPPED = threading.Event()
 
 
 def stop_all() -> None:
-    """End every sandbox of this process, for when it is interrupted."""
+    """End every sandbox of this process, those too that are about to start, for when it is interrupted."""
+    STOPPED.set()
     for process in list(RUNNING):
         end(process)
 
@@ -210,6 +215,8 @@ def run(
         )
         RUNNING.add(process)
         try:
+            if STOPPED.is_set():
+                end(process)
             output, ended = follow(process, limits)
         except subprocess.TimeoutExpired:
             output, ended = b"", "timeout"

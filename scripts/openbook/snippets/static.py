@@ -22,7 +22,12 @@ def finding_of(item: Item, problem: Problem) -> Finding:
     if item.fence.lines.count(line) > 1:
         hint = f"{hint}; " if hint else ""
         hint += f"line {problem.line} of the fence, which an include of line {line} fills"
-    return Finding(item.fence.path, line, 0, problem.rule, problem.severity, problem.message, hint)
+    return Finding(item.fence.path, line, 0, problem.rule, problem.severity, clipped(problem.message), hint)
+
+
+def clipped(text: str, most: int = 300) -> str:
+    """A message that quotes a page without end has one."""
+    return text if len(text) <= most else text[:most] + " …"
 
 
 def check(items: Iterable[Item]) -> Iterator[Finding]:
@@ -49,4 +54,6 @@ def check_files(files: Sequence[tuple[Path, str]]) -> Iterator[Finding]:
         by_dialect.setdefault(dialect.name, (dialect, {}))[1][Snippet(source, whole=True)] = name
     for dialect, snippets in by_dialect.values():
         for snippet, found in dialect.check(list(snippets)):
-            yield Finding(snippets[snippet], found.line, 0, found.rule, found.severity, found.message, found.hint)
+            yield Finding(
+                snippets[snippet], found.line, 0, found.rule, found.severity, clipped(found.message), found.hint
+            )

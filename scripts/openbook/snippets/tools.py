@@ -57,9 +57,13 @@ def call(
     """Run a checker on text: messages in English, and no settings of a batch job that we may be part of."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
     environment = {**inherited, "LC_ALL": "C.UTF-8", **(env or {})}
-    return subprocess.run(
-        command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment, timeout=limit
-    )
+    try:
+        return subprocess.run(
+            command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment, timeout=limit
+        )
+    except subprocess.TimeoutExpired:
+        missed.add(Path(command[0]).name)
+        return subprocess.CompletedProcess(command, 124, "", "")
 
 
 def together(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -20,6 +20,7 @@ PROMPT = re.compile(
 HEREDOC = re.compile(r"(?<!<)<<(?!<)-?\s*(['\"]?)(\w+)\1")
 NAME = r"(<[A-Za-z](?:[\w .-]*\w)?>)"
 PLACEHOLDER = re.compile(rf"(?:^|(?<=[\s=:/@~_-])){NAME}(?=$|[\s:/,.@_-])|(?<=\w){NAME}(?=[:/.@_-])")
+LONGEST = 2000  # characters of a line that the patterns below look at, some of them in quadratic time
 CONSEQUENCES = (1072, 1073)  # "could not parse this": another comment says why
 START = r"(?:^|[;&|(`]|\b(?:sudo|then|do|else|time|xargs|srun|nohup)\b(?:\s+-\S+)*|\$\()\s*"
 DESTRUCTIVE = {
@@ -35,7 +36,7 @@ DESTRUCTIVE = {
 
 
 def commands(source: str) -> Iterator[tuple[int, str]]:
-    """The lines that the shell reads as commands: no comments, no here-documents."""
+    """The lines that the shell reads as commands: no comments, no here-documents; of a huge line the beginning."""
     end = None
     for number, line in enumerate(source.split("\n"), 1):
         if end is not None:
@@ -43,6 +44,7 @@ def commands(source: str) -> Iterator[tuple[int, str]]:
                 end = None
             continue
         if not line.lstrip().startswith("#"):
+            line = line[:LONGEST]
             yield number, line
             match = HEREDOC.search(line)
             if match:
@@ -122,7 +124,7 @@ def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
     sound = []
     for snippet, problems in zip(pasted, tools.together(lambda one: syntax(one.source), pasted), strict=True):
         yield from with_each(snippet, problems)
-        if not problems:
+        if not problems and all(len(line) <= LONGEST for line in snippet.source.split("\n")):
             sound.append(snippet)
     yield from shellcheck(sound)
 
