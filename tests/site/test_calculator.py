@@ -165,7 +165,7 @@ def test_the_browser_and_python_agree_on_every_operator(site, opened):
         body["inputs"] = {key: one for key, one in whole["inputs"].items() if key in parse(formula["expr"]).names}
         found = model(yaml.safe_dump(body, sort_keys=False))
         grid = []
-        for a, b, n, word in itertools.product((-1000, -8, -1, -0.5, 0, 1, 2.25, 7.5, 1000), (-3, -0.002, 0, 0.001, 3), (-20, -1, 0, 1, 2, 19), ("x", "y z")):  # fmt: skip
+        for a, b, n, word in itertools.product((-1000, -5, -1, -0.5, 0, 1, 5, 7.5, 1000), (-3, -0.002, 0, 0.001, 3), (-20, -1, 0, 1, 2, 19), ("x", "y z")):  # fmt: skip
             grid.append(
                 {key: value for key, value in {"a": a, "b": b, "n": n, "word": word}.items() if key in found.inputs}
             )
@@ -180,7 +180,7 @@ def test_the_browser_and_python_agree_on_every_operator(site, opened):
             calculator.render_calculator(found),
         )
         page.add_script_tag(url="assets/js/calculator.js")
-        compare(page, found, numbers.sample(unique, min(len(unique), 150)))
+        compare(page, found, numbers.sample(unique, min(len(unique), 200)))
 
 
 def answer(page) -> str:

@@ -9,6 +9,7 @@ page nevertheless, and asks `problems_of` for all mistakes of each fence.
 import hashlib
 import html
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pymdownx.superfences import SuperFencesException
@@ -80,27 +81,29 @@ def attribute_problems(attributes: Mapping[str, Any], allowed: tuple[str, ...] =
 
 def validator(name: str) -> Callable[..., bool]:
     """What SuperFences asks before it renders. The book's fences take no attributes."""
+    return partial(_validate, name)
 
-    def validate(language: str, inputs: dict[str, Any], options: dict, attrs: dict, md: Any) -> bool:
-        wrong = attribute_problems(inputs)
-        if wrong and not tolerant(md):
-            raise FenceError(f"{name} fence: {wrong[0]}")
-        return True
 
-    return validate
+def _validate(name: str, language: str, inputs: dict[str, Any], options: dict, attrs: dict, md: Any) -> bool:
+    wrong = attribute_problems(inputs)
+    if wrong and not tolerant(md):
+        raise FenceError(f"{name} fence: {wrong[0]}")
+    return True
 
 
 def formatter(name: str, core: Core) -> Callable[..., str]:
-    """What SuperFences calls to render."""
+    """What SuperFences calls to render. It can be pickled, which Zensical does with the configuration."""
+    return partial(_render, name, core)
 
-    def render(source: str, language: str, class_name: str, options: dict, md: Any, **kwargs: Any) -> str:
-        html, problems = problems_of(core, source)
-        errors = [problem for problem in problems if problem.severity == "error"]
-        if errors and not tolerant(md):
-            raise FenceError(message(name, source, errors))
-        return html or tag("p", escape(f"{name}: {errors[0] if errors else 'empty'}"), class_="openbook-failed")
 
-    return render
+def _render(
+    name: str, core: Core, source: str, language: str, class_name: str, options: dict, md: Any, **kwargs: Any
+) -> str:
+    html, problems = problems_of(core, source)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors and not tolerant(md):
+        raise FenceError(message(name, source, errors))
+    return html or tag("p", escape(f"{name}: {errors[0] if errors else 'empty'}"), class_="openbook-failed")
 
 
 def tolerant(md: Any) -> bool:
