@@ -121,6 +121,24 @@ def test_data_behind_a_page_is_searched(tmp_path):
     assert found(tmp_path, files) == [("docs/data/x.yml", 2, "missing-target", "other/gone.html")]
 
 
+def test_what_a_fence_of_the_book_renders_is_traced_to_the_fence(tmp_path):
+    figures = "```figures\ntopic: x\n```\n"
+    source = f"# T\n\n````md\n{figures}````\n\n{figures}\n!!! note\n\n    ~~~ figures\n    a: b\n    ~~~\n\n--8<-- 'part.md'\n"
+    table = '<div class="wide figures"><h2 id="{0}">x</h2><a href="#gone">x</a> [{0}][none] <i class="figures"></i></div>'
+    rendered = "<pre>```figures</pre>" + "".join(map(table.format, ["one", "two", "two"]))
+    files = {"docs/index.md": source, "part.md": f"x\n\n{figures}", "site/index.html": page(rendered)}
+    config = CONFIG.replace("extra_css", "  - pymdownx.superfences: {custom_fences: [{name: figures}]}\nextra_css")
+    assert found(tmp_path, files, config) == [
+        ("docs/index.md", 9, "leaked-markup", "][none]"),
+        ("docs/index.md", 9, "missing-anchor", "#gone"),
+        ("docs/index.md", 15, "leaked-markup", "][none]"),
+        ("docs/index.md", 15, "missing-anchor", "#gone"),
+        ("part.md", 3, "duplicate-id", "index.html#two"),
+        ("part.md", 3, "leaked-markup", "][none]"),
+        ("part.md", 3, "missing-anchor", "#gone"),
+    ]
+
+
 def test_ids_that_repeat_are_traced_to_the_last(tmp_path):
     source = "# T\n\n## A { #same }\n\n<p id='same'>x</p>\n"
     files = {"docs/index.md": source, "site/index.html": page("<h2 id=same>A</h2><p id='same'>x</p>")}

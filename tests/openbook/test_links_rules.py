@@ -126,6 +126,20 @@ def test_relative_links_of_the_404_page(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        ("/sub/", [("missing-target", "gone.html")]),
+        ("sub/", [("relative-in-404", "ok.html"), ("relative-in-404", "gone.html")]),
+        ("https://other.example/", []),
+    ],
+)
+def test_a_base_holds_the_links_of_the_404_page_in_place(tmp_path, base, expected):
+    page = f'<base href="{base}"><main><a href="ok.html">x</a><a href="gone.html">x</a>'
+    results = found(tmp_path, {"404.html": page, "sub/ok.html": "<p>x", "sub/index.html": "<p>x"})
+    assert sorted((rule, target) for _, _, rule, target in results) == sorted(expected)
+
+
 def test_what_the_theme_repeats_is_reported_once(tmp_path):
     page = '<nav><a href="/no.html">x</a><a href="#self">x</a></nav><main id="self"><a href="/gone.html">x</a></main>'
     site = Site.read(put(tmp_path, {f"p{i}.html": page for i in range(5)}))

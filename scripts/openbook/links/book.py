@@ -1,6 +1,7 @@
 """The book behind a site: mkdocs.yml, read without importing or running anything that it names."""
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -66,7 +67,7 @@ class Book:
         theme = settings.get("theme")
         custom = theme.get("custom_dir") if isinstance(theme, dict) else None
         snippets = _options(settings.get("markdown_extensions"), "pymdownx.snippets")
-        fences = _options(settings.get("markdown_extensions"), "pymdownx.superfences").get("custom_fences") or []
+        fences = _options(settings.get("markdown_extensions"), "pymdownx.superfences").get("custom_fences")
         bases = snippets.get("base_path", ["."])
         return cls(
             file=file,
@@ -76,7 +77,7 @@ class Book:
             not_in_nav=_string(file, settings, "not_in_nav", ""),
             snippet_bases=[root / base for base in ([bases] if isinstance(bases, str) else bases or [])],
             appended=list(snippets.get("auto_append") or []),
-            fences=tuple(str(each["name"]) for each in fences if isinstance(each, dict) and "name" in each),
+            fences=_names(fences),
             theme=root / custom if isinstance(custom, str) else None,
             text=text,
             settings=settings,
@@ -164,3 +165,8 @@ def _leaves(nav: Any) -> Iterable[str]:
     elif isinstance(nav, list):
         for value in nav:
             yield from _leaves(value)
+
+
+def _names(fences: Any) -> tuple[str, ...]:
+    entries = [each for each in fences if isinstance(each, dict)] if isinstance(fences, list) else []
+    return tuple(name for each in entries if re.fullmatch(r"[\w-]+", name := str(each.get("name", ""))))

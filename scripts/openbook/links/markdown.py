@@ -152,7 +152,7 @@ def _without_blocks(text: str) -> str:
     lines = text.split("\n")
     if lines[0].strip() == "---" and (end := next((i for i, s in enumerate(lines[1:], 1) if s.strip() == "---"), 0)):
         lines[: end + 1] = [" " * len(line) for line in lines[: end + 1]]
-    closing = _closings(lines)
+    closing = {first: last for first, last, _ in fenced(lines)}
     opener, number = "", 0
     while number < len(lines):
         line = lines[number]
@@ -176,9 +176,9 @@ def _without_blocks(text: str) -> str:
     return "\n".join(lines)
 
 
-def _closings(lines: list[str]) -> dict[int, int]:
-    """First line → last line of each fence that is closed; SuperFences renders no other."""
-    found, number = {}, 0
+def fenced(lines: list[str]) -> list[tuple[int, int, str]]:
+    """(first line, last line, info string) of each outer fence that is closed; SuperFences renders no other."""
+    found, number = [], 0
     while number < len(lines):
         match = _FENCE.match(lines[number])
         if match:
@@ -186,7 +186,7 @@ def _closings(lines: list[str]) -> dict[int, int]:
             end = re.compile(rf"[ \t>]{{0,{len(indent)}}}{re.escape(fence[0])}{{{len(fence)}}}[ \t]*$")
             last = next((i for i in range(number + 1, len(lines)) if end.match(lines[i])), None)
             if last is not None:
-                found[number] = last
+                found.append((number, last, match["info"]))
                 number = last
         number += 1
     return found

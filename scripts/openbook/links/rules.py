@@ -46,12 +46,12 @@ def examine(file: str, site: Site, home: Home) -> Report:
     """First pass over one page. Anchors of other files are left for the second pass (`Report.wanted`)."""
     page = read(file, site.page(file))
     report = Report(file, page.ids, page.headings, noindex=page.noindex, count=len(page.links))
-    place, foreign = _base(page, home)
+    place, foreign, adrift = _base(page, home)
     seen: dict[str, tuple[Address, Problem | None, str]] = {}
     for link in page.links:
         key = link.url.strip() or f"<{link.element}>"  # an empty address is judged by its element
         if key not in seen:
-            seen[key] = _follow(link, file, place, site, home)
+            seen[key] = _follow(link, file, place, adrift, site, home)
         address, problem, target = seen[key]
         if foreign and address.relative:
             continue
@@ -67,16 +67,17 @@ def examine(file: str, site: Site, home: Home) -> Report:
     return report
 
 
-def _base(page: Page, home: Home) -> tuple[str, bool]:
-    """(the path that relative links start from, whether they start on another site)."""
+def _base(page: Page, home: Home) -> tuple[str, bool, bool]:
+    """(the path that relative links start from, whether that is on another site, whether it is unknown)."""
     own = page_path(page.file)
+    adrift = page.file == NOT_FOUND  # shown in place of any page
     if page.base is None:
-        return own, False
+        return own, False, adrift
     base = resolve(page.base, own, home)
-    return (base.path, False) if base.kind == INSIDE else (own, base.kind == EXTERNAL)
+    return base.path if base.kind == INSIDE else own, base.kind == EXTERNAL, adrift and base.relative
 
 
-def _follow(link: Link, file: str, place: str, site: Site, home: Home) -> tuple[Address, Problem | None, str]:
+def _follow(link: Link, file: str, place: str, adrift: bool, site: Site, home: Home) -> tuple[Address, Problem | None, str]:
     """(address, what is wrong with it, the file it leads to)."""
     what, url = _NAMES.get(link.element, f"<{link.element}>"), link.url
     if not url.strip():
@@ -94,7 +95,7 @@ def _follow(link: Link, file: str, place: str, site: Site, home: Home) -> tuple[
         return address, Problem(file, "outside-site", f"the {what} to {url[:200]} {address.text}", url, url), ""
     if address.kind != INSIDE:
         return address, None, ""
-    if file == NOT_FOUND and address.relative:
+    if adrift and address.relative:
         message = f"the {what} to {url[:200]} is relative: the 404 page is shown at any depth, so it fails there"
         return address, Problem(file, "relative-in-404", message, url, url), ""
     target = site.file_for(address.path)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from openbook.links.address import page_path
 from openbook.links.book import Book
+from openbook.links.fences import fences, holding
 from openbook.links.leaks import WRAPPED
 from openbook.links.markdown import Destination, Place, Source
 from openbook.links.problem import THEME, Problem
@@ -54,6 +55,8 @@ class Tracer:
                 return self._shown(_pick(places, problem.nth))
             if place := self._elsewhere(problem):
                 return self._shown(place)
+            if places := self._fenced(source, problem):
+                return self._shown(_pick(places, problem.nth))
             path, line, _, _ = self._shown(self._in_file(problem))
             remark = f"not found in the source; it stands in {path}:{line}" if problem.url or problem.literal else ""
             return self._shown(Place(source.file, 1, 0), remark)
@@ -116,6 +119,21 @@ class Tracer:
         if matches or escaped.search(source.clear) or plain.search(html.unescape(source.clear)):
             return None  # written with a backslash or an entity: the reader is meant to see it
         return []
+
+    def _fenced(self, source: Source, problem: Problem) -> list[Place]:
+        """The first line of the fence whose rendering holds the problem."""
+        if self.book is None or not self.book.fences or not (problem.url or problem.literal):
+            return []
+        held = holding(self.site.page(problem.page), self.book.fences, problem)
+        lines: dict[str, list[int]] = {}
+        for fence in fences(source.text, self.book.fences) if held else ():
+            lines.setdefault(fence.language, []).append(fence.line)
+        places = [
+            source.place(source.starts[lines[language][number]])
+            for language, number in held
+            if number < len(lines.get(language, ()))
+        ]
+        return places[-1:] if problem.rule == "duplicate-id" else places
 
     def _elsewhere(self, problem: Problem) -> Place | None:
         """The first place in data files, the configuration or the theme that holds the address."""

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 from openbook.links.address import INSIDE, resolve
 from openbook.links.book import MARKDOWN, Book, pages_of
 from openbook.links.check import Result
+from openbook.links.fences import fences
 from openbook.links.problem import THEME, Problem
 from openbook.links.rules import NOT_FOUND
 
@@ -99,14 +100,12 @@ def orphans(book: Book, result: Result) -> Iterator[Problem]:
         yield Problem(name, "orphan-file", message, severity="warning")
 
 
-def _shown(text: str, fences: tuple[str, ...]) -> set[str]:
+def _shown(text: str, languages: tuple[str, ...]) -> set[str]:
     """The words in the book's own fences, and what references such as `[[topic.record.column]]` start with."""
-    found = set(_REFERENCE.findall(text))
-    if fences:
-        opening = rf"^[ \t>]*(`{{3,}}|~{{3,}})[ \t]*\{{?[ \t.]*(?:{'|'.join(map(re.escape, fences))})\b.*\n"
-        for match in re.finditer(opening + r"((?:.*\n)*?)[ \t>]*\1", text, re.MULTILINE):
-            found.update(re.findall(r"[\w-]+", match[2]))
-    return found
+    words = set(_REFERENCE.findall(text))
+    for fence in fences(text, languages):
+        words.update(re.findall(r"[\w-]+", fence.body))
+    return words
 
 
 def _text(file: Path) -> str:
