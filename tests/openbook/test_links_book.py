@@ -95,6 +95,38 @@ def test_suggestions_are_written_as_markdown_links(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("dril.py", "nearest: drill.py"),
+        ("drill.txt", "nearest: drill.py"),
+        ("../x/drill.py", "nearest: drill.py"),
+        ("fio_swep.fio", "nearest: ../sub/fio_sweep.fio"),
+        ("other.md#x", "nearest: ../other.md"),
+        ("../sub/drills.md", "nearest: ../sub/drill.md"),
+        ("nothing-like-it.py", ""),
+        ("../sub/Drill.md", "the file is ../sub/drill.md"),
+        ("../../sub/drill/#lab", "nearest: ../sub/drill.md#moved-lab"),
+        ("../../sub/drill/#section-two-gone", "nearest: ../sub/drill.md#section-two"),
+        ("../../sub/drill/#un", ""),
+    ],
+)
+def test_the_nearest_thing_is_named_as_the_author_would_write_it(tmp_path, url, hint):
+    files = {"docs/a/one.md": f"[x]({url})", "docs/sub/drill.md": "x", "docs/other.md": "x"}
+    files |= {f"{folder}/{name}": "x" for folder in ("docs", "site") for name in ("a/drill.py", "sub/fio_sweep.fio")}
+    files |= {
+        "site/a/one/index.html": page(f"<a href='{url}'>x</a>", "a/one/"),
+        "site/sub/drill/index.html": page(
+            "<h2 id=moved-lab>x</h2><h2 id=section-two>y</h2><p id=unlike>z</p>", "sub/drill/"
+        ),
+        "site/other/index.html": page("x", "other/"),
+    }
+    put(tmp_path, {"mkdocs.yml": CONFIG} | files)
+    site, book = Site.read(tmp_path / "site"), Book.read(tmp_path / "mkdocs.yml")
+    book.join(site)
+    assert [f.hint for f in findings(site, book)[1] if f.rule != "orphan-file"] == [hint]
+
+
 def test_what_only_the_built_page_has_is_shown_there(tmp_path):
     files = {"docs/index.md": "# T", "site/index.html": page("x\n<a href='#no'>x</a>")}
     put(tmp_path, {"mkdocs.yml": CONFIG} | files)
@@ -124,7 +156,9 @@ def test_data_behind_a_page_is_searched(tmp_path):
 def test_what_a_fence_of_the_book_renders_is_traced_to_the_fence(tmp_path):
     figures = "```figures\ntopic: x\n```\n"
     source = f"# T\n\n````md\n{figures}````\n\n{figures}\n!!! note\n\n    ~~~ figures\n    a: b\n    ~~~\n\n--8<-- 'part.md'\n"
-    table = '<div class="wide figures"><h2 id="{0}">x</h2><a href="#gone">x</a> [{0}][none] <i class="figures"></i></div>'
+    table = (
+        '<div class="wide figures"><h2 id="{0}">x</h2><a href="#gone">x</a> [{0}][none] <i class="figures"></i></div>'
+    )
     rendered = "<pre>```figures</pre>" + "".join(map(table.format, ["one", "two", "two"]))
     files = {"docs/index.md": source, "part.md": f"x\n\n{figures}", "site/index.html": page(rendered)}
     config = CONFIG.replace("extra_css", "  - pymdownx.superfences: {custom_fences: [{name: figures}]}\nextra_css")

@@ -77,7 +77,9 @@ def _base(page: Page, home: Home) -> tuple[str, bool, bool]:
     return base.path if base.kind == INSIDE else own, base.kind == EXTERNAL, adrift and base.relative
 
 
-def _follow(link: Link, file: str, place: str, adrift: bool, site: Site, home: Home) -> tuple[Address, Problem | None, str]:
+def _follow(
+    link: Link, file: str, place: str, adrift: bool, site: Site, home: Home
+) -> tuple[Address, Problem | None, str]:
     """(address, what is wrong with it, the file it leads to)."""
     what, url = _NAMES.get(link.element, f"<{link.element}>"), link.url
     if not url.strip():

@@ -75,7 +75,12 @@ class Tracer:
         if wanted == spelt or problem.nth == THEME:
             return problem
         message = f"the link to {problem.url} finds its page only where letter case does not count"
-        return replace(problem, rule="case-mismatch", message=message, hint=f"the file is {spelt}")
+        return replace(
+            problem,
+            rule="case-mismatch",
+            message=message,
+            hint=f"the file is {os.path.relpath(spelt, own or '.')}",
+        )
 
     def _linked(self, source: Source, problem: Problem) -> list[Place]:
         if found := [each for each in source.destinations if self._leads(each, problem)]:

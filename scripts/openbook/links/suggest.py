@@ -11,7 +11,7 @@ from openbook.links.check import Result
 from openbook.links.problem import Problem
 from openbook.links.rules import is_page
 
-_COMMON = ("", "index.md", "README.md")  # names that say nothing
+_COMMON = {"", "index.md", "README.md"}  # names that say nothing
 _LIMIT = 200  # problems that get a hint; a site with more has one cause, and comparing names costs time
 
 
@@ -21,7 +21,8 @@ class Suggester:
     def __init__(self, result: Result, book: Book | None):
         self.result, self.book = result, book
         self._left = _LIMIT
-        self._files = sorted(result.site.files)
+        self._pages = sorted(name for name in result.site.files if is_page(name))
+        self._others = sorted(name for name in result.site.files if not is_page(name))
         self._known: dict[tuple[str, str], str] = {}
 
     def hint(self, problem: Problem) -> str:
@@ -43,7 +44,7 @@ class Suggester:
         ids = sorted(report.ids) if report else []
         if same := [each for each in ids if each.casefold() == name.casefold()]:
             return f"letter case counts in anchors: #{same[0]}"
-        if near := get_close_matches(name, ids, 1, 0.6):
+        if near := get_close_matches(name, ids, 1, 0.6) or _sharing_words(name, ids):
             return f"nearest: {self._address(problem, file)}#{near[0]}"
         others = [other for other, report in self.result.reports.items() if name in report.ids and len(name) > 3]
         if others:
@@ -64,12 +65,13 @@ class Suggester:
         if path.removesuffix("/index.html") + ".html" in self.result.site.files:
             return f"there is {path.removesuffix('/index.html')}.html"
         sources = self.book.sources if self.book else {}
-        if problem.page in sources and url.endswith(".md"):
+        if problem.page in sources:  # MkDocs leaves what it does not find as it is written: relative to the source
             own = sources[problem.page]
             wanted = os.path.normpath(os.path.join(os.path.dirname(own), unquote(url)))
-            near = _nearest(wanted, sorted(sources.values()))
-            return f"nearest: {self._relative(own, near)}" if near else ""
-        near = _nearest(path, [name for name in self._files if is_page(name) == is_page(path)])
+            names = sorted(sources.values()) if url.endswith(".md") else self._others
+            if near := _nearest(wanted, names):
+                return f"nearest: {self._relative(own, near)}"
+        near = _nearest(path, self._pages if is_page(path) else self._others)
         return f"nearest: {self._address(problem, near) or 'this page itself'}" if near else ""
 
     def _built_from(self, problem: Problem, url: str) -> str:
@@ -97,7 +99,25 @@ class Suggester:
 
 
 def _nearest(path: str, names: list[str]) -> str:
-    """The file of the same name in another folder, or one whose whole path resembles it."""
+    """The file of the same name in another folder, one whose whole path resembles it, or one of a similar name."""
+    ends: dict[str, list[str]] = {}
+    for name in names:
+        ends.setdefault(PurePosixPath(page_path(name)).name, []).append(name)
     end = PurePosixPath(page_path(path)).name
-    same = [name for name in names if PurePosixPath(page_path(name)).name == end and end not in _COMMON]
-    return next(iter(get_close_matches(path, same, 1, 0.0) or get_close_matches(path, names, 1, 0.8)), "")
+    if end in _COMMON:
+        return next(iter(get_close_matches(path, names, 1, 0.8)), "")
+    if end not in ends:
+        if near := get_close_matches(path, names, 1, 0.8):
+            return near[0]
+        similar = get_close_matches(end, ends.keys() - _COMMON, 1, 0.7)
+        if not similar:
+            return ""
+        end = similar[0]
+    return get_close_matches(path, ends[end], 1, 0.0)[0]
+
+
+def _sharing_words(name: str, ids: list[str]) -> list[str]:
+    """The shortest anchor that has all words of the missing one, or of which it has all words."""
+    words = set(name.casefold().split("-"))
+    sharing = [each for each in ids if (other := set(each.casefold().split("-"))) >= words or other <= words]
+    return sorted(sharing, key=len)[:1]
