@@ -89,8 +89,12 @@ def load(folder: Path | None = None) -> Data:
 
 def topic_files(folder: Path) -> list[Path]:
     """The topic files of a folder. One that is a list is data of another kind."""
-    paths = sorted(folder.resolve().glob("*.yml"))
-    return [path for path in paths if not LIST.match(path.read_text(encoding="utf-8", errors="replace"))]
+    return [path for path in sorted(folder.resolve().glob("*.yml")) if not LIST.match(_beginning(path))]
+
+
+def _beginning(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(4000)
 
 
 def load_files(paths: Iterable[Path]) -> Data:

@@ -99,7 +99,10 @@ def formatter(name: str, core: Core) -> Callable[..., str]:
 def _render(
     name: str, core: Core, source: str, language: str, class_name: str, options: dict, md: Any, **kwargs: Any
 ) -> str:
-    html, problems = problems_of(core, source)
+    try:
+        html, problems = problems_of(core, source)
+    except Exception as problem:  # SuperFences would show the body as code, and nobody would notice
+        raise FenceError(f"{name} fence: {type(problem).__name__}: {problem}") from problem
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors and not tolerant(md):
         raise FenceError(message(name, source, errors))

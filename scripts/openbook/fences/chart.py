@@ -28,7 +28,8 @@ from openbook.data.load import load
 from openbook.data.problem import Problem
 from openbook.fences import base
 from openbook.fences.base import escape, tag
-from openbook.fences.chart_draw import draw, shape
+from openbook.fences.chart_cache import drawn
+from openbook.fences.chart_draw import shape
 from openbook.fences.chart_lines import read_lines
 from openbook.fences.chart_model import Chart
 from openbook.fences.chart_records import read_records
@@ -53,7 +54,7 @@ def core(root: Node, problems: list[Problem]) -> str:
     identifier = base.identifier("chart", f"{chart.kind} {chart.caption} {chart.desc} {chart.lines}")
     legend = tag("ul", "".join(_entry(n, group) for n, group in enumerate(chart.groups())), class_="chart-legend")
     table = tag("details", tag("summary", "Values and sources") + chart.table, class_="chart-values")
-    content = draw(chart, identifier) + (legend if len(chart.groups()) > 1 else "")
+    content = drawn(chart, identifier) + (legend if len(chart.groups()) > 1 else "")
     return tag("figure", content + tag("figcaption", escape(chart.caption)) + table, class_="chart")
 
 

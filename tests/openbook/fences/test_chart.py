@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from markdown import Markdown
 from selectolax.lexbor import LexborHTMLParser
 
 from openbook import ROOT
-from openbook.fences import base, chart
+from openbook.fences import base, chart, chart_cache
 from openbook.fences.chart_draw import simplified
 from openbook.fences.chart_labels import LINE, place, spread
 from openbook.fences.chart_scale import axis
@@ -49,6 +51,13 @@ points:
 """
 BODIES = {"bar": BAR, "scatter": SCATTER, "line": LINE_BODY}
 CLASSES = re.compile(r"\.(chart-[a-z0-9]+)")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The cache of these tests."""
+    monkeypatch.setattr(chart_cache, "FOLDER", tmp_path / "charts")
+    return tmp_path / "charts"
 
 
 def markdown() -> Markdown:
@@ -99,9 +108,10 @@ def test_an_announced_chip_is_called_so(data):
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_same_bytes_each_time_and_nothing_but_classes(data, kind):
-    one, two = (markdown().convert(f"```chart\n{BODIES[kind]}```\n") for _ in range(2))
-    assert one == two
+def test_same_bytes_each_time_and_nothing_but_classes(data, kind, folder):
+    one = markdown().convert(f"```chart\n{BODIES[kind]}```\n")
+    shutil.rmtree(folder)
+    assert markdown().convert(f"```chart\n{BODIES[kind]}```\n") == one
     svg = LexborHTMLParser(one).css_first("svg.chart-svg")
     assert not re.search(r"#[0-9a-f]{3,6}\b|rgb|fill=|stroke=|style|script|pygal|20\d\d-\d\d", svg.html)
     ids = [node.attributes["id"] for node in LexborHTMLParser(one).css("[id]")]
@@ -195,9 +205,24 @@ def test_a_mistake_stops_the_build_and_names_the_line(data):
         tree_of(BAR.replace("[memory_size]", "[memory]"))
 
 
-def test_pygal_is_loaded_only_for_a_chart():
+def test_pygal_is_loaded_only_for_a_chart_that_is_new(data, folder, monkeypatch):
     source = Path(chart.__file__).with_name("chart_draw.py").read_text()
     assert not re.search(r"^(from|import) pygal", source, re.M)
+    first = tree_of(BAR).html
+    monkeypatch.setitem(sys.modules, "pygal", None)
+    assert tree_of(BAR).html == first
+    with pytest.raises(base.FenceError, match="ModuleNotFoundError: .*pygal"):
+        tree_of(BAR.replace("caption: Memory", "caption: The memory"))
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda f: f.write_bytes(b"\xff"), lambda f: f.write_text("<svg "), lambda f: (f.unlink(), f.mkdir())]
+)
+def test_a_spoiled_cache_is_no_harm(data, folder, spoil):
+    first = tree_of(BAR).html
+    (file,) = folder.iterdir()
+    spoil(file)
+    assert tree_of(BAR).html == first
 
 
 @given(st.lists(st.floats(0.01, 1e9), min_size=1, max_size=20), st.booleans())
