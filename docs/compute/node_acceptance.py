@@ -166,7 +166,7 @@ def chip_of(gpus: list[dict], limits: dict, name: str | None) -> dict | None:
 
 
 def judge_gpu(gpu: dict, limits: dict):
-    """(check, value, result, why) of what is amiss with a GPU; of each limit also when it holds."""
+    """(check, value, result, why) of a GPU's properties."""
     idle, least = gpu.get("idle", True), {name: limits[name]["min"] for name in PROPERTIES if name in limits}
     if "memory_gb" in least:
         size = gpu["memory_gb"]
@@ -247,12 +247,8 @@ def markdown(document: dict) -> str:
     """The report for people: what failed first."""
     found, order, host = document["inventory"], ("fail", "look", "pass"), document["inventory"]["host"]
     machine = f"{host['product'] or 'unknown product'}, {host['os']}, kernel {host['kernel']}"
-    lines = [
-        f"# Acceptance of {host['hostname'] or 'a node'}: {document['verdict']}",
-        "",
-        f"{document['taken']}, {machine}",
-        "",
-    ]
+    title = f"# Acceptance of {host['hostname'] or 'a node'}: {document['verdict']}"
+    lines = [title, "", f"{document['taken']}, {machine}", ""]
     names = collections.Counter(gpu["name"] for gpu in found["gpus"])
     lines.append(f"- GPUs: {', '.join(f'{n} x {name}' for name, n in names.items()) or 'none found'}")
     missing, units = ", ".join(document["missing"]), {one["name"]: one["unit"] for one in document["measurements"]}
