@@ -48,7 +48,7 @@ def name_of(path: Path) -> str:
 def find(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     """Pages, and files that are checked whole. Raises Misuse for what does not exist."""
     found: dict[Path, None] = {}
-    for path in paths:
+    for path in map(Path, map(os.path.abspath, paths)):
         if path.is_dir():
             below = (one for one in sorted(path.rglob("*")) if one.suffix in (".md", *BY_SUFFIX) and one.is_file())
             inside = [one for one in below if not any(part.startswith(".") for part in one.relative_to(path).parts)]
