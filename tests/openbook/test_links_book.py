@@ -238,6 +238,51 @@ def test_sitemap(tmp_path):
     assert found(tmp_path, {"site/sitemap.xml": "<urlset>"})[-1][2] == "broken-sitemap"
 
 
+XML = "<urlset>\n{}\n</urlset>"
+
+
+def test_what_a_sitemap_lists_besides_pages(tmp_path):
+    listed = [
+        f"<loc>{URL}</loc>",
+        f"<link href='{URL}de/'/>",
+        f"<i:loc xmlns:i='x'>{URL}no.png</i:loc>",
+        "<loc>a/</loc>",
+    ]
+    files = {"site/index.html": page("x"), "site/sitemap.xml": XML.format("\n".join(listed)), "docs/index.md": ""}
+    assert found(tmp_path, files) == [
+        ("site/sitemap.xml", 3, "missing-target", URL + "de/"),
+        ("site/sitemap.xml", 4, "missing-target", URL + "no.png"),
+        ("site/sitemap.xml", 5, "malformed-url", "a/"),
+    ]
+
+
+@pytest.mark.parametrize("names", [("", "a/", "gone/"), ("index.html", "a/index.html", "gone.html")])
+def test_a_sitemap_tells_where_the_site_is_when_nothing_else_does(tmp_path, names):
+    listed = "".join(f"<loc>{URL}{name}</loc>\n" for name in names)
+    link = f"<a href='{URL}lost/'>x</a><a href='/book/a/'>x</a>"
+    put(tmp_path, {"index.html": link, "a/index.html": "<p>x", "sitemap.xml": XML.format(listed)})
+    targets = [finding.target for finding in sorted(findings(Site.read(tmp_path), None)[1])]
+    assert targets == [URL + "lost/", URL + names[-1]]
+
+
+@pytest.mark.parametrize(
+    ("address", "rules"),
+    [
+        (URL + "a/", []),
+        (URL + "gone/", ["missing-target"]),
+        (URL + "A/", ["case-mismatch"]),
+        ("https://y.example/a/", ["outside-site"]),
+        ("https://x.example/a/", ["outside-site"]),
+    ],
+)
+def test_canonical_addresses(tmp_path, address, rules):
+    html = page("x").replace(URL, address)
+    files = {"docs/index.md": "", "docs/a.md": "", "site/index.html": page("x"), "site/a/index.html": html}
+    assert [rule for _, _, rule, _ in found(tmp_path, files)] == rules
+    html = html.replace("<head>", "<head><meta http-equiv=refresh content='0; url=../'>")
+    assert [rule for _, _, rule, _ in found(tmp_path, {"site/a/index.html": html}) if rule == "outside-site"] == []
+
+
 ANCHORS = {
     "docs/index.md": "# T { #t }\n",
     "docs/a.md": "## One { #one }\n",

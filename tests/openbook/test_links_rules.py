@@ -164,6 +164,21 @@ def test_style_sheets(tmp_path):
     ]
 
 
+def test_drawings(tmp_path):
+    svg = """<svg xmlns="http://www.w3.org/2000/svg"><!-- <a href="old.html"/> -->
+<a href="../b.html"/><a xlink:href='gone.html?a=1&amp;b=2'/><use href="#own"/><use href="#none"/>
+<path fill="url(#own)" marker-end="url(&quot;#lost&quot;)"/><image href="p.PNG"/><image href="data:x,y"/><a href="">
+<style>rect {fill: url(#own); src: url(f.woff)}</style><g id="own"/><a href="https://x.example/"/><a href="#"/></svg>"""
+    files = {"a.html": "<main><img src=c/d.svg>", "b.html": "<p>x", "c/d.svg": svg, "c/p.png": "x"}
+    assert found(tmp_path, files) == [
+        ("c/d.svg", 2, "missing-target", "gone.html?a=1&b=2"),
+        ("c/d.svg", 2, "missing-anchor", "#none"),
+        ("c/d.svg", 3, "missing-anchor", "#lost"),
+        ("c/d.svg", 3, "case-mismatch", "p.PNG"),
+        ("c/d.svg", 4, "missing-target", "f.woff"),
+    ]
+
+
 def test_hints_name_the_nearest_thing_that_exists(tmp_path):
     pages = {
         "network/collectives/index.html": '<main><h2 id="bus-bandwidth">x</h2><a href="../colectives/">x</a></main>',

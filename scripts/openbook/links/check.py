@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from openbook.links.address import INSIDE, OTHER, Home, resolve
-from openbook.links.page import Link, css_addresses
+from openbook.links.address import INSIDE, Home, resolve
+from openbook.links.page import Link, css_addresses, svg_addresses
 from openbook.links.problem import THEME, Problem
 from openbook.links.rules import Report, examine, is_page, missing_anchor, offers
 from openbook.links.site import Site
@@ -30,15 +30,16 @@ class Result:
 
 
 def check(site: Site, home: Home) -> Result:
-    """Check every page and style sheet of the site."""
+    """Check every page, style sheet and drawing of the site."""
     reports = {report.file: report for report in _reports(site, home)}
     result = Result(site, home, reports)
     problems = [problem for report in reports.values() for problem in report.problems]
     problems += _anchors(site, reports)
     for report in reports.values():
         result.used |= report.used
-    for sheet in sorted(name for name in site.files if name.endswith(".css")):
-        problems += _sheet(sheet, site, home, result.used)
+    for name in sorted(site.files):
+        if name.endswith((".css", ".svg")):
+            problems += _other(name, site, home, result.used)
     result.problems = merged(problems)
     return result
 
@@ -73,8 +74,7 @@ def _anchors(site: Site, reports: dict[str, Report]) -> Iterator[Problem]:
                 found = offers(reports[target].ids, fragment)
             elif target.endswith(".svg") and link.element != "a" and "(" not in fragment and "=" not in fragment:
                 if target not in drawings:
-                    text = site.bytes(target).decode("utf-8", "replace")
-                    drawings[target] = frozenset(one or two for one, two in _SVG_ID.findall(text))
+                    drawings[target] = _ids(site.bytes(target).decode("utf-8", "replace"))
                 found = offers(drawings[target], fragment)
             else:  # `#page=3` of a PDF, `#t=10` of a video, a line of a text: nothing to look up
                 found = True
@@ -82,25 +82,32 @@ def _anchors(site: Site, reports: dict[str, Report]) -> Iterator[Problem]:
                 yield missing_anchor(report.file, target, fragment, link)
 
 
-def _sheet(sheet: str, site: Site, home: Home, used: set[str]) -> Iterator[Problem]:
-    text = site.bytes(sheet).decode("utf-8", "replace")
-    for url in dict.fromkeys(css_addresses(text)):
-        if not url or url.startswith("#"):
+def _ids(drawing: str) -> frozenset[str]:
+    return frozenset(one or two for one, two in _SVG_ID.findall(drawing))
+
+
+def _other(file: str, site: Site, home: Home, used: set[str]) -> Iterator[Problem]:
+    """What a style sheet or a drawing asks for. A drawing is also looked through for its own ids."""
+    text = site.bytes(file).decode("utf-8", "replace")
+    is_drawing = file.endswith(".svg")
+    what = "drawing" if is_drawing else "style sheet"
+    for url in dict.fromkeys(svg_addresses(text) if is_drawing else css_addresses(text)):
+        address = resolve(url, file, home)
+        if address.kind != INSIDE or not url:
             continue
-        address = resolve(url, sheet, home)
-        if address.kind == OTHER:
-            continue
-        target = site.file_for(address.path) if address.kind == INSIDE else ""
-        if target in site.files:
+        target = site.file_for(address.path)
+        message = f"the {what} wants {url[:200]}: {target} is not in the site"
+        if target == file:
+            if is_drawing and address.fragment and not offers(_ids(text), address.fragment):
+                message = f'the drawing wants "{url[:200]}", which it does not have'
+                yield Problem(file, "missing-anchor", message, url, f"{file}#{address.fragment}")
+        elif target in site.files:
             used.add(target)
-        elif address.kind == INSIDE:
-            rule, hint = "missing-target", ""
-            if spelt := site.spelt(target):
-                rule, hint = "case-mismatch", f"the file is {spelt}"
-                used.add(spelt)
-            yield Problem(
-                sheet, rule, f"the style sheet wants {url[:200]}: {target} is not in the site", url, target, hint=hint
-            )
+        elif spelt := site.spelt(target):
+            used.add(spelt)
+            yield Problem(file, "case-mismatch", message, url, target, hint=f"the file is {spelt}")
+        else:
+            yield Problem(file, "missing-target", message, url, target)
 
 
 def merged(problems: Iterable[Problem]) -> list[Problem]:

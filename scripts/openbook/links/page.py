@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import unescape
 from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -162,6 +163,14 @@ def css_addresses(css: str) -> Iterator[str]:
         yield match[1] or match[2] or match[3] or ""
     for match in re.finditer(r"""@import\s+(?:"([^"]*)"|'([^']*)')""", css):
         yield match[1] or match[2] or ""
+
+
+def svg_addresses(drawing: str) -> Iterator[str]:
+    """The addresses in a drawing of its own file: `href`, `xlink:href` and `url(…)`, comments left out."""
+    drawing = re.sub(r"<!--.*?-->", " ", drawing, flags=re.DOTALL)
+    for match in re.finditer(r"""\s(?:xlink:)?href\s*=\s*(?:"([^"]*)"|'([^']*)')""", drawing):
+        yield unescape(match[1] or match[2] or "")
+    yield from css_addresses(unescape(drawing))
 
 
 def _has_paint(lower: bytes) -> bool:

@@ -127,6 +127,11 @@ def _record(report: Report, page: Page, link: Link, address: Address, problem: P
         )
     if address.kind == EXTERNAL:
         report.external.append(link)
+        if link.url == page.canonical and link.element == "link" and page.redirect is None and page.base is None:
+            message = f"the page calls {link.url[:200]} its own address, which is not in this site"
+            report.problems.append(
+                Problem(report.file, "outside-site", message, link.url, link.url, link.nth, "warning")
+            )
     if not target:
         return
     report.used.add(target)

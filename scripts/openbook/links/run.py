@@ -51,13 +51,16 @@ def build(config: Path, folder: Path) -> None:
 
 
 def home_of(site: Site, book: Book | None) -> Home:
-    """The site's public place: what its start page calls canonical, and what the configuration says."""
+    """The site's public place: what its start page calls canonical, and what the configuration says.
+
+    Where neither says anything, the sitemap does.
+    """
     urls = []
     if "index.html" in site.files and (canonical := page.canonical(site.page("index.html"))):
         urls.append(canonical.removesuffix("index.html"))
     if book is not None and book.site_url:
         urls.append(book.site_url)
-    return Home.of(*urls)
+    return Home.of(*(urls or [whole.home_in_sitemap(site)]))
 
 
 def findings(site: Site, book: Book | None, shown_root: str = "") -> tuple[Result, list[Finding]]:

@@ -11,6 +11,7 @@ from openbook.links.check import Result
 from openbook.links.fences import fences
 from openbook.links.problem import THEME, Problem
 from openbook.links.rules import NOT_FOUND
+from openbook.links.site import Site
 
 SITEMAP = "sitemap.xml"
 _FOR_SERVERS = ("robots.txt", "CNAME", ".nojekyll", "index.html", NOT_FOUND)
@@ -25,16 +26,18 @@ def sitemap(result: Result) -> Iterator[Problem]:
     if SITEMAP not in site.files:
         return
     try:
-        root = ElementTree.fromstring(site.bytes(SITEMAP))
+        places = sitemap_addresses(site)
     except ElementTree.ParseError as problem:
         yield Problem(SITEMAP, "broken-sitemap", f"the sitemap is not XML: {problem}")
         return
-    places = [(each.text or "").strip() for each in root.iter() if each.tag.rpartition("}")[2] == "loc"]
     listed = set()
     for url in places:
         address = resolve(url, "", result.home)
         target = site.file_for(address.path) if address.kind == INSIDE else ""
-        if not target:
+        if "://" not in url:
+            message = f"the sitemap lists {url[:200]!r}, which is no whole address with https://"
+            yield Problem(SITEMAP, "malformed-url", message, url, url)
+        elif not target:
             yield Problem(SITEMAP, "outside-site", f"the sitemap lists {url}, which is not in this site", url, url)
         elif target not in site.files:
             yield Problem(
@@ -46,6 +49,29 @@ def sitemap(result: Result) -> Iterator[Problem]:
         if report.canonical == report.file not in listed and not excluded:
             message = "the page is not in the sitemap, so search engines may not find it"
             yield Problem(report.file, "unlisted-page", message, severity="warning")
+
+
+def sitemap_addresses(site: Site) -> list[str]:
+    """What the sitemap lists: pages, their pictures and translations. Raises ParseError.
+
+    Source: https://www.sitemaps.org/protocol.html
+    """
+    found = []
+    for each in ElementTree.fromstring(site.bytes(SITEMAP)).iter():
+        name = each.tag.rpartition("}")[2]
+        if name in ("loc", "link"):
+            found.append((each.text if name == "loc" else each.get("href")) or "")
+    return [url.strip() for url in found]
+
+
+def home_in_sitemap(site: Site) -> str:
+    """The folder of the shortest address in the sitemap, if all others lie below it; else nothing."""
+    try:
+        places = sitemap_addresses(site) if SITEMAP in site.files else []
+    except ElementTree.ParseError:
+        return ""
+    folder = min(places, key=len, default="").rpartition("/")[0] + "/"
+    return folder if all(url.startswith(folder) for url in places) else ""
 
 
 def navigation(book: Book, result: Result) -> Iterator[Problem]:
