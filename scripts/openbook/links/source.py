@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
+from openbook.links import literal
 from openbook.links.address import page_path
 from openbook.links.book import Book
 from openbook.links.fences import fences, holding
@@ -18,9 +19,7 @@ from openbook.links.problem import THEME, Problem
 from openbook.links.site import Site, folded
 
 _TEXT = (".yml", ".yaml", ".csv", ".json", ".html", ".md", ".css", ".js", ".toml")
-_BRACKET = re.compile(r"\\?[\[\]]|&(?:#91|#x5b|lbrack|lsqb);", re.IGNORECASE)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*$", re.MULTILINE)
-_STRUCTURE = set("[](){}^!`<")
 
 
 class Tracer:
@@ -116,14 +115,8 @@ class Tracer:
         if problem.message.endswith(WRAPPED):
             at = source.text.find(problem.literal)
             return [source.place(at)] if at >= 0 else []
-        plain, escaped = _patterns(problem.literal)
-        matches = list(plain.finditer(source.clear))
-        found = [match for match in matches if not _meant(source.clear, match.start())]
-        if found:
-            return [source.place(match.start()) for match in found]
-        if matches or escaped.search(source.clear) or plain.search(html.unescape(source.clear)):
-            return None  # written with a backslash or an entity: the reader is meant to see it
-        return []
+        found = literal.occurrences(source.clear, problem.literal)
+        return None if found is None else [source.place(at) for at in found]
 
     def _fenced(self, source: Source, problem: Problem) -> list[Place]:
         """The first line of the fence whose rendering holds the problem."""
@@ -174,7 +167,7 @@ class Tracer:
         if problem.rule == "duplicate-id":
             found = list(re.finditer(rf"""\bid\s*=\s*["']?{re.escape(problem.literal)}["'\s>]""", text))[1:2]
         elif problem.literal:
-            found = list(_patterns(problem.literal)[0].finditer(text))
+            found = list(literal.patterns(problem.literal)[0].finditer(text))
         elif problem.rule == "empty-href":
             found = list(re.finditer(r"""\b(?:href|src|poster|data)(?:\s*=\s*(?:""|'')|(?=[\s>]))""", text))
         elif not problem.url:
@@ -221,20 +214,6 @@ def _pick(places: list[Place], nth: int) -> Place:
     return places[min(max(nth, 0), len(places) - 1)]
 
 
-def _meant(text: str, at: int) -> bool:
-    """Whether the bracket that the one at `at` closes was escaped, so that the author wants to show it."""
-    depth = 0
-    if text[at] == "]":
-        for match in reversed(list(_BRACKET.finditer(text, max(0, at - 400), at))):
-            if match[0].endswith("]"):
-                depth += 1
-            elif depth:
-                depth -= 1
-            else:
-                return match[0] != "["
-    return False
-
-
 def _is_value(text: str, match: re.Match[str]) -> bool:
     """Whether the match is a whole value of an attribute, or a whole part of one."""
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
@@ -244,20 +223,3 @@ def _is_value(text: str, match: re.Match[str]) -> bool:
 def _place(file: Path, text: str, at: int) -> Place:
     start = text.rfind("\n", 0, at) + 1
     return Place(file, text.count("\n", 0, at) + 1, at - start + 1)
-
-
-def _patterns(literal: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """(the text with its markup characters as they are, the same with any of them escaped)."""
-    plain, escaped = [], []
-    for char in literal:
-        if char.isspace():
-            plain.append(r"\s+")
-            escaped.append(r"\s+")
-        elif char == "￼":  # code or a link stood here
-            plain.append(r"[^\]\n]*?")
-            escaped.append(r"[^\]\n]*?")
-        else:
-            optional = "" if char.isalnum() else r"\\?"
-            plain.append(re.escape(char) if char in _STRUCTURE else optional + re.escape(char))
-            escaped.append(optional + re.escape(char))
-    return re.compile(r"(?<!\\)" + "".join(plain)), re.compile("".join(escaped))
