@@ -65,12 +65,11 @@ class Suggester:
         if path.removesuffix("/index.html") + ".html" in self.result.site.files:
             return f"there is {path.removesuffix('/index.html')}.html"
         sources = self.book.sources if self.book else {}
-        if problem.page in sources:  # MkDocs leaves what it does not find as it is written: relative to the source
+        if problem.page in sources and url.endswith(".md"):
             own = sources[problem.page]
             wanted = os.path.normpath(os.path.join(os.path.dirname(own), unquote(url)))
-            names = sorted(sources.values()) if url.endswith(".md") else self._others
-            if near := _nearest(wanted, names):
-                return f"nearest: {self._relative(own, near)}"
+            near = _nearest(wanted, sorted(sources.values()))
+            return f"nearest: {self._relative(own, near)}" if near else ""
         near = _nearest(path, self._pages if is_page(path) else self._others)
         return f"nearest: {self._address(problem, near) or 'this page itself'}" if near else ""
 
