@@ -1,6 +1,7 @@
 """One kind of result for every checker, and the reporters that print it."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -86,10 +87,12 @@ def report(findings: Iterable[Finding], format: str = "text", out: TextIO | None
 def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
     """Call a checker's `main`; a Misuse becomes one line on stderr and exit code 2."""
     try:
-        return main(argv)
+        code = main(argv)
+        sys.stdout.flush()
+        return code
     except Misuse as problem:
         print(f"error: {problem}", file=sys.stderr)
         return MISUSE
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left unwritten has no reader
         return FOUND

@@ -1,8 +1,12 @@
 import io
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
+from openbook import ROOT
 from openbook.findings import Finding, Misuse, report, run
 
 ERROR = Finding("docs/a.md", 3, 2, "missing-target", "error", "no such page", hint="near: b.md", target="c.md")
@@ -36,6 +40,20 @@ def test_json_is_one_object_a_line():
         "path": "docs/a.md", "line": 3, "column": 2, "rule": "missing-target", "severity": "error",
         "message": "no such page", "hint": "near: b.md", "target": "c.md",
     }  # fmt: skip
+
+
+def test_json_keeps_letters_readable():
+    assert "größer" in printed([Finding("ä.md", 1, 1, "r", "error", "größer")], "json")[1]
+
+
+@pytest.mark.parametrize("size", [1, 10**6])
+def test_a_reader_that_has_gone_is_no_fault(size):
+    program = f"import sys; from openbook.findings import run; sys.exit(run(lambda argv: print('x' * {size}) or 0))"
+    done = subprocess.run(
+        ["bash", "-c", '{ sleep 0.2; "$0" -c "$1"; } | true; echo "${PIPESTATUS[0]}"', sys.executable, program],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("1\n", "")
 
 
 def test_github_annotation_cannot_be_broken_by_its_text():

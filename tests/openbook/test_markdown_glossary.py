@@ -90,3 +90,20 @@ def test_the_books_own_glossary_is_readable_and_short():
     assert terms
     long = {term: len(text) for term, text in terms.items() if len(text) > 200}
     assert long == {}
+
+
+def test_the_longest_term_wins(tmp_path):
+    page = tmp_path / "glossary.md"
+    page.write_text("rank\n:   One process.\n\nrank table\n:   Who is where.\n")
+    md = markdown.Markdown(
+        extensions=["openbook.markdown.glossary"],
+        extension_configs={"openbook.markdown.glossary": {"source": str(page)}},
+    )
+    assert md.convert("The rank table.") == '<p>The <abbr title="Who is where.">rank table</abbr>.</p>'
+
+
+@pytest.mark.parametrize("around", ['<span class="arithmatex">{}</span>', "<summary>{}</summary>", "<label>{}</label>"])
+def test_left_alone_in_formulas_and_in_what_is_clicked(around):
+    root = fromstring(f"<div>{around.format('MFU')}</div>")
+    glossary.GlossaryTreeprocessor(markdown.Markdown(), {"MFU": "Share of the peak."}).run(root)
+    assert root.find(".//abbr") is None
