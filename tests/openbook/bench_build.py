@@ -94,18 +94,21 @@ def main() -> int:
         for home in sides.values():
             measure(home)  # compiles Python, warms the disk
         found = {side: [] for side in sides}
+        cold = []
         for _ in range(runs):
             for side, home in sides.items():
                 found[side].append(measure(home))
+            shutil.rmtree(sides["with"] / ".cache")
+            cold.append(measure(sides["with"])["build"][0])
     least = {side: {what: min(run[what][0] for run in found[side]) for what in ("build", "rebuild")} for side in sides}
     print(f"{pages} pages, {count} own fences and references; {runs} runs, Python {platform.python_version()}, {os.cpu_count()} cores\n")  # fmt: skip
     print("| processor seconds, least of the runs | without | with | ratio |\n|---|---:|---:|---:|")
-    ratios = {}
-    for what, title in (("build", "build"), ("rebuild", "rebuild after one edit")):
-        a, b = least["without"][what], least["with"][what]
-        ratios[what] = b / a
-        print(f"| {title} | {a:.2f} | {b:.2f} | {b / a:.2f} |")
-    return int(ratios["build"] > LIMIT)
+    a, b = least["without"], least["with"]
+    rows = [("build", a["build"], b["build"]), ("build, every chart drawn anew", a["build"], min(cold))]
+    rows += [("rebuild after one edit", a["rebuild"], b["rebuild"])]
+    for title, one, other in rows:
+        print(f"| {title} | {one:.2f} | {other:.2f} | {other / one:.2f} |")
+    return int(b["build"] / a["build"] > LIMIT)
 
 
 if __name__ == "__main__":

@@ -211,7 +211,7 @@ def test_pygal_is_loaded_only_for_a_chart_that_is_new(data, folder, monkeypatch)
     first = tree_of(BAR).html
     monkeypatch.setitem(sys.modules, "pygal", None)
     assert tree_of(BAR).html == first
-    with pytest.raises(base.FenceError, match="ModuleNotFoundError: .*pygal"):
+    with pytest.raises(base.FenceError, match=r"ModuleNotFoundError: .*pygal"):
         tree_of(BAR.replace("caption: Memory", "caption: The memory"))
 
 
