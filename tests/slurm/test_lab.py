@@ -219,9 +219,8 @@ def test_run_gives_the_exit_code_of_its_command(slurm_lab):
     assert call("run", "--nodes", 1, "--", "bash", "-c", "sinfo && exit 7").returncode == 7
 
 
+@pytest.mark.root  # for an ordinary user every other test is this one
 def test_ordinary_user_can_have_a_lab(slurm_lab, tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("the other tests already ran as an ordinary user; as root: sudo scripts/test")
     home = Path(f"/tmp/lab-nobody-{os.getpid()}")
     home.mkdir(mode=0o777)
     try:
@@ -238,9 +237,8 @@ def test_ordinary_user_can_have_a_lab(slurm_lab, tmp_path):
         shutil.rmtree(home)
 
 
+@pytest.mark.root  # who alone can become a user that does not exist
 def test_user_without_a_name_is_told_so(slurm_lab, tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("only root can become a user that does not exist: sudo scripts/test")
     prefix = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "/usr/bin/python3"]
     done = subprocess.run([*prefix, "-"], input=PROGRAM.read_text().replace("sys.argv[1:]", "['start']"), cwd="/tmp",
                           capture_output=True, text=True, timeout=30)  # fmt: skip
