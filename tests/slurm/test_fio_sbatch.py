@@ -14,8 +14,10 @@ STORAGE = Path(__file__).parents[2] / "docs" / "storage"
 def test_four_nodes_are_added_up_and_leave_nothing(slurm):
     for name in ("fio.sbatch", "fio_sweep.py"):
         shutil.copy(STORAGE / name, slurm.folder)
-    text = re.sub(r"^(size|numjobs)=\S+", r"\1=2", (STORAGE / "checkpoint-write.fio").read_text(), flags=re.M)
-    (slurm.folder / "small.fio").write_text(text.replace("size=2\n", "size=2m\n"))
+    text = (STORAGE / "checkpoint-write.fio").read_text()
+    for option, value in (("size", "2m"), ("numjobs", "2")):
+        text = re.sub(rf"^{option}=\S+", f"{option}={value}", text, flags=re.M)
+    (slurm.folder / "small.fio").write_text(text)
     (slurm.folder / "disk").mkdir()
     job = slurm("sbatch", "--parsable", "fio.sbatch", "small.fio", "disk").strip()
     deadline = time.monotonic() + 60
