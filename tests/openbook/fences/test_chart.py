@@ -232,6 +232,11 @@ def test_an_axis_holds_its_values_and_few_ticks(values, log):
     assert 1 <= len(made.ticks) <= 14
 
 
+def test_an_even_axis_begins_at_zero():
+    made = axis("t", "", [80, 1410], log=False)
+    assert made.ticks == (0, 500, 1000, 1500) and made.least == 0
+
+
 @given(st.lists(st.floats(0, 300), max_size=6))
 def test_labels_at_the_ends_of_lines_keep_apart(heights):
     moved = sorted(spread(heights))
