@@ -213,6 +213,14 @@ def test_published_cases_and_cleared_choices(opened):
     assert choose.input_value() == ""
 
 
+def test_a_model_sets_its_parameters_alone(opened):
+    page = opened("?training-memory.stage=0")
+    page.get_by_label("Model").select_option(label="BLOOM 176B")
+    assert page.get_by_label("Parameters").input_value() == "176.247"
+    assert answer(page) == "Total per GPU: 2,820 GB", "the stage stays"
+    assert "training-memory.parameters=176.247" in page.url
+
+
 @pytest.mark.parametrize(
     "field, entry, message",
     [
