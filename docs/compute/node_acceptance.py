@@ -246,21 +246,21 @@ def report(found: dict, results: list[dict], chip: dict | None, checks: list[dic
 def markdown(document: dict) -> str:
     """The report for people: what failed first."""
     found, order, host = document["inventory"], ("fail", "look", "pass"), document["inventory"]["host"]
-    machine = f"{host['product'] or 'unknown product'}, {host['os']}, kernel {host['kernel']}"
-    title = f"# Acceptance of {host['hostname'] or 'a node'}: {document['verdict']}"
-    lines = [title, "", f"{document['taken']}, {machine}", ""]
+    machine = f"{document['taken']}, {host['product'] or 'unknown product'}, {host['os']}, kernel {host['kernel']}"
+    lines = [f"# Acceptance of {host['hostname'] or 'a node'}: {document['verdict']}", "", machine, ""]
     names = collections.Counter(gpu["name"] for gpu in found["gpus"])
     lines.append(f"- GPUs: {', '.join(f'{n} x {name}' for name, n in names.items()) or 'none found'}")
     missing, units = ", ".join(document["missing"]), {one["name"]: one["unit"] for one in document["measurements"]}
     lines.append(f"- limits of: {document['chip'] or 'no chip'}" + f"; not measured: {missing}" * bool(missing))
     lines += ["", "| result | check | of | value | at least | why |", "|---|---|---|---:|---:|---|"]
-    for check in sorted(document["checks"], key=lambda check: order.index(check["result"])):
+    shown = [check for check in document["checks"] if check["result"] != "pass" or check["check"] in units]
+    for check in sorted(shown, key=lambda check: order.index(check["result"])):
         value = ", ".join(map(str, check["value"])) if isinstance(check["value"], list) else check["value"]
         least = "" if check["least"] is None else check["least"]
         name = ", ".join(filter(None, (check["check"], units.get(check["check"]))))
         cells = (check["result"], name, check["subject"], value, least, check["why"])
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"{len(document['checks']) - len(shown)} more checks passed."])
 
 
 def flatten(value, path: str = "") -> dict[str, str]:
