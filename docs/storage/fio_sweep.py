@@ -288,9 +288,11 @@ def tag_text(x: float, y: float, text: str, style: str = "label-small", anchor: 
 
 def panel(load: str, metric: str, rows: list[dict], top: float) -> tuple[list[str], list[str]]:
     """Elements of one panel (value over depth, a line for each number of jobs), and its values in words."""
-    left, right, bottom, peak = 70, 430, top + 112, max(row[metric] for row in rows) or 1
+    left, right, bottom, most = 66, 320, top + 112, max(row[metric] for row in rows) or 1
+    power = 10 ** (len(str(int(most))) - 1)
+    peak = next(part * power for part in (1, 2, 5, 10) if part * power >= most)  # a round number at the top
     depths = sorted({row["depth"] for row in rows})
-    across = {depth: 90 + 320 * i / max(len(depths) - 1, 1) for i, depth in enumerate(depths)}
+    across = {depth: 86 + 214 * i / max(len(depths) - 1, 1) for i, depth in enumerate(depths)}
     parts, spoken = [tag_text(left, top - 16, f"{load}: {METRICS[metric]}", "label-strong")], []
     for share in (0, 0.5, 1):
         y, look = bottom - 112 * share, 'class="dash" opacity="0.35"' if share else 'class="line"'
@@ -299,7 +301,7 @@ def panel(load: str, metric: str, rows: list[dict], top: float) -> tuple[list[st
             tag_text(left - 8, y + 5, f"{peak * share:,.0f}", anchor="end"),
         ]
     parts += [tag_text(x, bottom + 20, str(depth), anchor="middle") for depth, x in across.items()]
-    parts.append(tag_text(right + 8, bottom + 20, "depth"))
+    parts.append(tag_text(right + 4, bottom + 20, "depth"))
     lines = [sorted(same, key=lambda row: row["depth"]) for same in
              ([row for row in rows if row["jobs"] == jobs] for jobs in {row["jobs"] for row in rows})]  # fmt: skip
     above = bottom + 30  # names stand at the right ends of the lines, from below, at least 15 apart
@@ -308,7 +310,7 @@ def panel(load: str, metric: str, rows: list[dict], top: float) -> tuple[list[st
         parts.append(f'<path class="{style}" d="M' + " L".join(f"{x:.1f} {y:.1f}" for x, y in place) + '"/>')
         above = min(place[-1][1] + 5, above - 15)
         jobs = f"{found[0]['jobs']} job{'s' * (found[0]['jobs'] != 1)}"
-        parts.append(tag_text(right - 8, above, jobs))
+        parts.append(tag_text(right - 12, above, jobs))
         values = ", ".join(f"{row[metric]:,.0f} at depth {row['depth']}" for row in found)
         spoken.append(f"{load}, {METRICS[metric]}, {jobs}: {values}.")
     return parts, spoken
@@ -316,16 +318,14 @@ def panel(load: str, metric: str, rows: list[dict], top: float) -> tuple[list[st
 
 def draw(rows: list[dict], metrics: list[str], embed: bool) -> str:
     """An SVG with a panel for each load and metric that has values."""
-    parts: list[str] = []
-    spoken: list[str] = []
-    high = 0
+    parts, spoken, high = [], [], 0
     for load, metric in itertools.product(dict.fromkeys(row["load"] for row in rows), metrics):
         mine = [row for row in rows if row["load"] == load and metric in row]
         if mine:
             for all_of, some in zip((parts, spoken), panel(load, metric, mine, high + 34)):
                 all_of += some
             high += 190
-    head = f'<svg class="diagram" viewBox="0 0 520 {high}" role="img" aria-labelledby="fio-sweep-t fio-sweep-d"'
+    head = f'<svg class="diagram" viewBox="0 0 390 {high}" role="img" aria-labelledby="fio-sweep-t fio-sweep-d"'
     head += ' xmlns="http://www.w3.org/2000/svg">\n<title id="fio-sweep-t">Results of a sweep with fio</title>'
     about = f'<desc id="fio-sweep-d">{escape(" ".join(spoken))}</desc>'
     return "\n".join([head, about, *([] if embed else [STYLE]), *parts, "</svg>"]) + "\n"
@@ -344,8 +344,7 @@ def work(args: argparse.Namespace) -> int:
     metrics = args.metrics.split(",")
     if not set(metrics) <= set(METRICS):
         raise Misuse(f"--metrics takes {', '.join(METRICS)}")
-    findings: list[str] = []
-    said: list[str] = []
+    findings, said = [], []
     if args.read:
         rows = merge(args.read, findings)
     else:
