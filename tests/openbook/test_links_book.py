@@ -179,6 +179,15 @@ def test_ids_that_repeat_are_traced_to_the_last(tmp_path):
     assert found(tmp_path, files) == [("docs/index.md", 5, "duplicate-id", "index.html#same")]
 
 
+def test_terms_that_repeat_are_traced_to_the_last(tmp_path):
+    source = "# T\n\nFabric manager\n:   One.\n\nOther\n:   Two.\n\nFabric manager\n:   Three.\n"
+    files = {
+        "docs/index.md": source,
+        "site/index.html": page("<dt id=fabric-manager>A</dt><dt id=fabric-manager>x</dt>"),
+    }
+    assert found(tmp_path, files) == [("docs/index.md", 9, "duplicate-id", "index.html#fabric-manager")]
+
+
 def test_links_of_the_theme_stand_in_the_configuration(tmp_path):
     config = CONFIG + "nav:\n  - index.md\n  - Gone: gone.md\n"
     files = {"docs/index.md": "# T", "site/index.html": page("x", theme="<a href='/book/gone.md'>Gone</a>")}

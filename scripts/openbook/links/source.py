@@ -111,6 +111,9 @@ class Tracer:
         if problem.rule == "duplicate-id":
             name = re.escape(problem.literal)
             found = list(re.finditer(rf"""\{{[^}}\n]*#{name}[\s}}]|\bid\s*=\s*["']?{name}["'\s>}}]""", source.text))
+            if not found:  # an id made from the words of a line, such as a term of a glossary
+                lines = re.finditer(r"^[^\s#].*$", source.clear, re.MULTILINE)
+                found = [match for match in lines if _slug(match[0]) == problem.literal]
             return [source.place(match.start()) for match in found[-1:]]
         if problem.message.endswith(WRAPPED):
             at = source.text.find(problem.literal)
