@@ -75,7 +75,7 @@ def test_nothing_runs_without_yes(tmp_path):
     mark = tmp_path / "ran"
     command = f"touch {mark} {{nodes}} '{{print $1}}'"
     for extra in ([], ["--dry-run"], ["--dry-run", "--yes"]):
-        done = run("--nodes", "n[1-4]", "--command", command, *extra)
+        done = run("--nodes", "n[1-4]", "--command", command, *extra, cwd=tmp_path)
         assert done.returncode == 0 and "nothing was run" in done.stdout and "n1,n2,n3,n4 '{print $1}'" in done.stdout
         assert not mark.exists()
 
