@@ -14,7 +14,7 @@ needs_trees = pytest.mark.skipif(
     reason="needs tree-sitter: pip install tree-sitter tree-sitter-cpp tree-sitter-cuda",
 )
 needs_fio = pytest.mark.skipif(
-    bool(sandbox.unusable()) or tools.where("fio") is None, reason="needs fio: apt install fio bubblewrap"
+    bool(sandbox.unusable()) or tools.where("fio") is None, reason="needs fio: sudo apt-get install fio bubblewrap"
 )
 KERNEL = """template <int N>
 __global__ void __launch_bounds__(256) add(const __half2 *__restrict__ a, float *b) {
@@ -135,7 +135,7 @@ def test_mistakes_in_job_files(source, found):
 def test_a_job_file_loads_nothing_of_the_host(tmp_path):
     """To parse an option that it does not know, fio loads the library that `ioengine` names."""
     if tools.where("gcc") is None:
-        pytest.skip("needs gcc: apt install gcc")
+        pytest.skip("needs gcc: sudo apt-get install gcc")
     source, library, proof = tmp_path / "engine.c", tmp_path / "engine.so", tmp_path / "proof"
     source.write_text(f'#include <fcntl.h>\n__attribute__((constructor)) void f(void) {{ creat("{proof}", 0644); }}\n')
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)

@@ -113,7 +113,7 @@ def test_the_finding_shows_what_was_printed(run):
 @needs_sandbox
 def test_c_compiles(run):
     if shutil.which("gcc") is None:
-        pytest.skip("needs gcc: apt install gcc")
+        pytest.skip("needs gcc: sudo apt-get install gcc")
     assert run("```c {check=compile}\nint main(void) { return 0; }\n```\n") == []
     assert rules(run("```c {check=compile}\nint main(void) {\n  return x;\n}\n```\n")) == [("run-exit", 3)]
 
@@ -221,7 +221,7 @@ def test_without_slurm_a_job_is_not_run(renderer, tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: pytest.fail("it ran"))
     found = list(execute.run_all(pages(renderer, JOB), Cache(tmp_path)))
     assert [(one.rule, one.severity) for one in found] == [("not-run", "notice")]
-    assert "apt install" in found[0].message
+    assert "sudo apt-get install" in found[0].message
 
 
 @needs_sandbox

@@ -7,7 +7,9 @@ import pytest
 from openbook.snippets.dialects import slurm, slurm_options
 from openbook.snippets.dialects.base import Snippet
 
-needs_sbatch = pytest.mark.skipif(shutil.which("sbatch") is None, reason="needs sbatch: apt install slurm-client")
+needs_sbatch = pytest.mark.skipif(
+    shutil.which("sbatch") is None, reason="needs sbatch: sudo apt-get install slurm-client"
+)
 
 
 def own(source, **options):

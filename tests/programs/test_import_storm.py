@@ -68,7 +68,7 @@ def test_the_storm_is_calls_times_ranks_over_rate(package):
 
 def test_strace_sees_at_least_what_python_counts(package):
     if not shutil.which("strace"):
-        pytest.skip("needs strace: apt-get install strace")
+        pytest.skip("needs strace: sudo apt-get install strace")
     found = report("stormy", env=package)
     if found["calls"] is None:
         pytest.skip("tracing is not permitted here")

@@ -55,7 +55,7 @@ def core(root: Node, problems: list[Problem]) -> str:
     legend = tag("ul", "".join(_entry(n, group) for n, group in enumerate(chart.groups())), class_="chart-legend")
     table = tag("details", tag("summary", "Values and sources") + chart.table, class_="chart-values")
     content = drawn(chart, identifier) + (legend if len(chart.groups()) > 1 else "")
-    return tag("figure", content + tag("figcaption", escape(chart.caption)) + table, class_="chart")
+    return tag("figure", content + table + tag("figcaption", escape(chart.caption)), class_="chart")
 
 
 def _entry(n: int, group: str) -> str:

@@ -18,6 +18,20 @@ _INLINE = re.compile(r"<!--.*?-->|(?<![`\\])(`+)(?!`)(?:(?!\n[ \t]*\n).)+?(?<!`)
 _MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\$\w])\$(?![\s$])(?:\\.|[^$\\\n])+?(?<!\s)\$(?![\d$])", re.DOTALL)
 _TAG = re.compile(r"""<[A-Za-z](?:[^<>"']|"[^"]*"|'[^']*')*>|\{[^{}\n]*\}""")
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>}]+))""")
+_WITHOUT_ADDRESS = {
+    "alt",
+    "title",
+    "id",
+    "class",
+    "name",
+    "width",
+    "height",
+    "loading",
+    "rel",
+    "target",
+    "type",
+    "lang",
+}
 _DEFINITION = re.compile(r"^[ \t>]*\[(?!\^)[^\]\n]+\]:[ \t]*\n?[ \t]*<?([^\s>]+)", re.MULTILINE)
 _AUTOLINK = re.compile(r"<((?:https?|ftp):[^>\s]*|[^\s<>@]+@[^\s<>@]+)>")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -199,6 +213,8 @@ def destinations(text: str) -> Iterator[Destination]:
     found += [Destination(html.unescape(match[1]), match.start(1), "markdown") for match in _AUTOLINK.finditer(text)]
     for tag in _TAG.finditer(text):
         for match in _ATTRIBUTE.finditer(tag[0]):
+            if match[1].lower() in _WITHOUT_ADDRESS:
+                continue
             group = next((n for n in (2, 3, 4) if match[n] is not None), 2)
             value, at = html.unescape(match[group] or ""), tag.start() + match.start(group)
             if match[1].lower() in ("srcset", "imagesrcset"):

@@ -9,14 +9,14 @@ from pathlib import Path
 
 TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 MODULES = {"torch": TORCH, "numpy": "pip install numpy"}
-SLURM = "apt install slurm-wlm munge"
+SLURM = "sudo apt-get install slurm-wlm munge"
 COMMANDS = {
     "torchrun": TORCH,
-    "fio": "apt install fio",
-    "gdb": "apt install gdb",
-    "mpirun": "apt install openmpi-bin",
-    **dict.fromkeys(("gcc", "g++"), "apt install gcc g++"),
-    **dict.fromkeys(("sbatch", "srun", "sinfo", "squeue", "scontrol"), "apt install slurm-client"),
+    "fio": "sudo apt-get install fio",
+    "gdb": "sudo apt-get install gdb",
+    "mpirun": "sudo apt-get install openmpi-bin",
+    **dict.fromkeys(("gcc", "g++"), "sudo apt-get install gcc g++"),
+    **dict.fromkeys(("sbatch", "srun", "sinfo", "squeue", "scontrol"), "sudo apt-get install slurm-client"),
 }
 DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch")  # of a Slurm of one's own
 

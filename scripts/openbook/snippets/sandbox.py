@@ -232,7 +232,7 @@ def run(
 def unusable() -> str:
     """Why nothing can run here, or an empty string."""
     if tools.find("bwrap") is None:
-        return "bubblewrap is missing: apt install bubblewrap"
+        return "bubblewrap is missing: sudo apt-get install bubblewrap"
     try:
         result = run(["true"], {}, Limits(timeout=10))
     except OSError as problem:

@@ -126,7 +126,7 @@ def certificates(tmp_path_factory):
         try:
             subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
         except FileNotFoundError:
-            pytest.skip("needs openssl: apt install openssl")
+            pytest.skip("needs openssl: sudo apt-get install openssl")
 
     def signed(name, subject, by, days="30", extension="subjectAltName=DNS:site.test"):
         (folder / f"{name}.ext").write_text(extension)
