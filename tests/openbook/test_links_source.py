@@ -28,8 +28,8 @@ def put(folder: Path, files: dict[str, str]) -> Path:
         ("\\[x](a.md) is [x\\](b.md)", ["a.md"]),
         ("[r]: a.md 'title'\n > [q]:\n   <b.md>\n[^n]: no.md", ["a.md", "b.md"]),
         ("<https://x.example/(a)> <me@x.example>", ["https://x.example/(a)", "me@x.example"]),
-        ("<a href=\"a\" class='b'>x</a><img src=c>", ["a", "b", "c"]),
-        ('<img srcset="a 1x, b 2x" alt="x > y" src="c">', ["a", "b", "x > y", "c"]),
+        ("<a href=\"a\" class='b'>x</a><img src=c>", ["a", "c"]),
+        ('<img srcset="a 1x, b 2x" alt="x > y" src="c">', ["a", "b", "c"]),
         ("![x](a.png){ poster=b.png }", ["a.png", "b.png"]),
         (
             '<meta content="0; url=a.md"><p style="background: url(b)">',
