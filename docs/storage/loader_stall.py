@@ -230,10 +230,11 @@ def measure(args: argparse.Namespace, source: Any, workers: int) -> dict[str, An
     samples: list[tuple[float, float, float]] = []
     step = args.step_ms / 1e3
     start = time.monotonic()
-    for _, times, done in loader:
+    for n, (_, times, done) in enumerate(loader):
         arrived = time.monotonic()
         waits.append(arrived - start)
-        if done > start:  # the main process was waiting for it: the rest of the wait is the queue
+        # The main process was waiting for it, so what is left is the queue; not while workers start.
+        if workers and done > start and n >= workers * args.prefetch:
             handovers.append(arrived - done)
         samples.extend(times)
         time.sleep(step)
@@ -243,7 +244,7 @@ def measure(args: argparse.Namespace, source: Any, workers: int) -> dict[str, An
         "read": read,
         "decode": decode,
         "decode_cpu": cpu,
-        "handover": statistics.median(handovers) if handovers and workers else 0.0,
+        "handover": statistics.median(handovers) if handovers else None,  # None: it never waited
         **rates(args, waits, workers),
     }
 
@@ -263,7 +264,7 @@ def judge(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any
     waits = last["wait_share"] > TOLERATED
     if not waits:
         stage, advice = "none", "the loader keeps up: look for the time elsewhere"
-    elif last["handover"] > 0.7 * last["wait_mean"]:
+    elif (last["handover"] or 0) > 0.7 * last["wait_mean"]:
         stage, advice = "hand-over", "smaller samples (uint8, crop in the worker); convert on the accelerator"
     elif cores_need > args.cores:
         stage = "cores"
@@ -289,8 +290,9 @@ def show(args: argparse.Namespace, rows: list[dict[str, Any]], verdict: dict[str
     print(f"prefetch {args.prefetch}, {args.cores} cores, needs {args.batch / args.step_ms * 1e3:.0f} samples/s")
     print("workers  read ms  decode ms  hand-over ms  wait ms  longest ms  waits   samples/s")
     for row in rows:
+        handover = "-" if row["handover"] is None else f"{row['handover'] * 1e3:.2f}"
         print(
-            f"{row['workers']:7}{row['read'] * 1e3:9.2f}{row['decode'] * 1e3:11.2f}{row['handover'] * 1e3:14.2f}"
+            f"{row['workers']:7}{row['read'] * 1e3:9.2f}{row['decode'] * 1e3:11.2f}{handover:>14}"
             f"{row['wait_mean'] * 1e3:9.1f}{row['wait_longest'] * 1e3:12.1f}{row['wait_share']:7.0%}"
             f"{row['samples_per_second']:12.0f}"
         )
