@@ -14,7 +14,7 @@ from markdown.util import AtomicString
 from openbook.data.load import UnknownName, load
 from openbook.data.model import Figure, Record
 from openbook.data.show import shown, unit_shown
-from openbook.data.units import UnitError
+from openbook.data.units import UNITS, UnitError
 
 BEFORE_LINKS = 175  # a link's own pattern has 160, code 190, an escape 180
 PATTERN = r"\[\[(?P<path>[a-z][a-z0-9_]*\.[^\[\]\s]+)(?P<how>[^\[\]\n]*)\]\]"
@@ -43,7 +43,8 @@ def resolve(path: str, how: str = "") -> tuple[Record, Figure, str]:
         text = shown(figure, unit if figure.column.is_number else "", int(match["digits"] or 0))
     except UnitError as problem:
         raise UnresolvedFigure(f"{reference}: {problem}") from None
-    if not match["bare"] and unit_shown(unit):
+    said = text.split()[-1] in UNITS  # "240 PB" in place of 240,000 TB
+    if not match["bare"] and unit_shown(unit) and not said:
         text += f"\u00a0{unit_shown(unit)}"
     return record, figure, text
 
