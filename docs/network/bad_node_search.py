@@ -31,6 +31,7 @@ from pathlib import Path
 
 Group = tuple  # of node names, in the order given
 GRACE_S = 15  # srun needs seconds to end its remote tasks after SIGTERM
+MOST_NODES = 100_000
 PORTS = (20000, 10000)  # first and how many: above the well-known, below Linux' ephemeral ones
 
 
@@ -41,6 +42,8 @@ class CannotRun(Exception):
 def expand(text: str) -> list[str]:
     """'a[1-3,07],b' -> names; leading zeros are kept, several brackets multiply. Raises ValueError."""
     names: list[str] = []
+    if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", text)):
+        raise ValueError(f"a bracket is open or nested in {text[:60]!r}")
     for part in re.findall(r"(?:[^,\[\]\s]|\[[^\]]*\])+", text):
         bracket = re.search(r"\[([^\]]*)\]", part)
         if not bracket:
@@ -51,6 +54,8 @@ def expand(text: str) -> list[str]:
             span = re.fullmatch(r"(\d+)(?:-(\d+))?", item)
             if not span or int(span[2] or span[1]) < int(span[1]):
                 raise ValueError(f"{item!r} in {part!r} is not a number or a range such as 01-16")
+            if int(span[2] or span[1]) - int(span[1]) >= MOST_NODES:
+                raise ValueError(f"{item!r} in {part!r} has more than {MOST_NODES} nodes")
             for number in range(int(span[1]), int(span[2] or span[1]) + 1):
                 names += expand(f"{head}{number:0{len(span[1])}d}{tail}")
     return names
@@ -71,6 +76,8 @@ class Tester:
     def __init__(self, args: argparse.Namespace):
         self.args = args
         self.log: list[dict] = []
+        self.running: set[subprocess.Popen] = set()
+        self.stopping = False
         self.failing = [frozenset(expand(item.replace("+", ","))) for item in args.simulate or []]
 
     def one(self, group: Group, number: int) -> tuple[str, str]:
@@ -93,10 +100,12 @@ class Tester:
             )
         except OSError as error:
             raise CannotRun(f"{words[0]}: {error.strerror}") from error
+        self.running.add(process)
         try:
             output, verdict = process.communicate(timeout=self.args.timeout)[0], None
         except subprocess.TimeoutExpired:
             output, verdict = end(process), "timeout"
+        self.running.discard(process)
         if self.args.logs:
             (self.args.logs / f"test-{number:04d}.txt").write_text(
                 f"# {shlex.join(words)}\n{output}", encoding="utf-8", errors="replace"
@@ -112,16 +121,35 @@ class Tester:
         def judge(index: int) -> bool:
             row, began = self.log[start + index], time.monotonic()
             for turn in range(self.args.repeat):
+                if self.stopping:
+                    return False
                 row["verdict"], row["last_line"] = self.one(groups[index], (start + index) * self.args.repeat + turn)
                 if row["verdict"] != "pass":
                     break
             row["seconds"] = round(time.monotonic() - began, 1)
-            if not self.args.json:
+            if not self.args.json and not self.stopping:
                 print(show_row(row), flush=True)
             return row["verdict"] == "pass"
 
-        with ThreadPoolExecutor(self.args.jobs) as pool:
+        pool = ThreadPoolExecutor(self.args.jobs)
+        try:
             return list(pool.map(judge, range(len(groups))))
+        except BaseException:  # Ctrl-C above all: a test in its own session does not get it
+            self.stop()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def stop(self) -> None:
+        """End the tests that run and start no more; their threads collect the output."""
+        self.stopping = True
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + GRACE_S
+            for process in list(self.running):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+            while self.running and time.monotonic() < deadline:
+                time.sleep(0.05)
 
 
 def end(process: subprocess.Popen) -> str:
@@ -269,13 +297,17 @@ def main() -> int:
     args, nodes = parse()
     if args.simulate is None and (args.dry_run or not args.yes):
         return plan(nodes, args)
-    if args.logs:
-        args.logs.mkdir(parents=True, exist_ok=True)
     tester = Tester(args)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # scancel and timeout end the running tests, too
     try:
+        if args.logs:
+            args.logs.mkdir(parents=True, exist_ok=True)
         result = search(nodes, tester)
     except CannotRun as error:
         print(f"bad_node_search: cannot run {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"bad_node_search: --logs {args.logs}: {error.strerror}", file=sys.stderr)
         return 2
     if args.json:
         print(json.dumps({**result, "nodes": nodes, "simulated": args.simulate is not None, "tests": tester.log}))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -141,8 +142,8 @@ def read_record(path: str) -> dict:
     try:
         n = len(record["ranks"])
         sound = n >= 2 and all(len(row) == n for row in record["gbs"]) and len(record["gbs"]) == n
-        sound = sound and all(float(record["gbs"][i][j]) >= 0 for i, j in ordered(n))
-        sound = sound and all({"host", "local"} <= set(place) for place in record["ranks"])
+        sound = sound and all(0 <= record["gbs"][i][j] < math.inf for i, j in ordered(n))
+        sound = sound and all(isinstance(place, dict) and {"host", "local"} <= set(place) for place in record["ranks"])
         known = {"backend", "size_bytes"} <= set(record)
     except (TypeError, KeyError, ValueError):
         sound = known = False
@@ -164,6 +165,9 @@ def launched() -> dict[str, int] | None:
     if missing:
         fix = "use torchrun, or export MASTER_ADDR (first host) and MASTER_PORT (a free port) before srun"
         raise SystemExit(misuse(f"a launcher started this, but {', '.join(missing)} is not set: {fix}"))
+    wrong = [f"{name}={env[name]}" for name in names if not env[name].isdigit()]
+    if wrong:
+        raise SystemExit(misuse(f"{', '.join(wrong)} is not a whole number"))
     return dict(zip(("rank", "world", "local"), (int(env[name]) for name in names)))
 
 
@@ -182,6 +186,8 @@ def measure(args, place: dict[str, int]) -> dict | None:
     import torch
     import torch.distributed as dist
 
+    if args.backend == "nccl" and not torch.cuda.is_available():
+        raise SystemExit(misuse("--backend nccl needs a GPU that PyTorch sees; on CPU use --backend gloo"))
     backend = args.backend if args.backend != "auto" else "nccl" if torch.cuda.is_available() else "gloo"
     device = torch.device("cuda", place["local"] % torch.cuda.device_count()) if backend == "nccl" else "cpu"
     if backend == "nccl":

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -91,6 +92,20 @@ def test_a_hanging_test_is_ended_with_its_children(tmp_path):
         assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_ends_the_running_test(tmp_path, number):
+    command = f"bash -c 'echo $$ > {tmp_path}/pid; sleep 100; sleep 100' {{nodes}}"
+    words = [sys.executable, str(PROGRAM), "--nodes", "a,b", "--command", command, "--yes", "--timeout", "60"]
+    program = subprocess.Popen([*words, "--repeat", "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.05)
+    program.send_signal(number)
+    output, errors = program.communicate(timeout=20)
+    assert program.returncode == 130 and "Traceback" not in errors and "BAD" not in output
+    state = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 def test_a_flaky_node_needs_repeats(tmp_path):
     flaky = f"import os, sys, pathlib; p = pathlib.Path('{tmp_path}/n'); n = len(p.read_text()) if p.exists() else 0; \
 p.write_text('x' * (n + 1)); sys.exit('n3' in sys.argv[1].split(',') and n % 2)"
@@ -117,6 +132,9 @@ def test_node_lists(tmp_path):
     "arguments, words",
     [
         (["--nodes", "n[3-1]", "--command", "x {nodes}"], "3-1"),
+        (["--nodes", "n[1-4", "--command", "x {nodes}"], "bracket"),
+        (["--nodes", "n[1-9999999999]", "--command", "x {nodes}"], "more than"),
+        (["--nodes", "n[1-4]", "--command", "true {nodes}", "--yes", "--logs", "/proc/no/folder"], "--logs /proc"),
         (["--nodes", "n1", "--command", "x {nodes}"], "fewer than --min-size"),
         (["--nodes", "n[1-4]", "--command", "x"], "must contain {nodes}"),
         (["--nodes", "n[1-4]", "--command", "x 'y {nodes}"], "No closing quotation"),

@@ -99,7 +99,18 @@ def test_two_ranks_accuse_no_rank(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"ranks": [1], "gbs": [[0]]}', json.dumps({**record(4), "gbs": [[0, 1], [1, 0]]})]
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"ranks": [1], "gbs": [[0]]}',
+        json.dumps({**record(4), "gbs": [[0, 1], [1, 0]]}),
+        json.dumps({**record(2), "gbs": [[0, float("inf")], [1, 0]]}),
+        json.dumps({**record(2), "gbs": [[0, float("nan")], [1, 0]]}),
+        json.dumps({**record(2), "gbs": [[0, "5"], [1, 0]]}),
+        json.dumps({**record(2), "ranks": [["host", "local"]] * 2}),
+    ],
 )
 def test_a_foreign_file_is_misuse(tmp_path, text):
     (tmp_path / "x").write_text(text)
@@ -135,6 +146,17 @@ runpy.run_path(sys.argv[0], run_name='__main__')"
 def test_half_a_launch_is_misuse():
     done = run(env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
     assert done.returncode == 2 and "MASTER_ADDR, MASTER_PORT" in done.stderr
+    here = {"RANK": "a", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
+    done = run(env=here)
+    assert done.returncode == 2 and "RANK=a" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_nccl_without_a_gpu_is_misuse():
+    torch = pytest.importorskip("torch", reason=TORCH)
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    done = run("--ranks", "2", "--backend", "nccl")
+    assert done.returncode == 2 and "needs a GPU" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_three_ranks_measure_each_other(tmp_path):
