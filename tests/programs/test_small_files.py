@@ -1,5 +1,6 @@
 """small_files.py: writes what it says, measures each stage, and leaves nothing behind."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -60,18 +61,34 @@ def test_the_table_names_the_rates(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--size", "0"], ["--size", "3G"], ["--files", "0"], ["--files", "-1"], ["--keep", "--kept"]]
+    ("wrong", "message"),
+    [
+        (["--size", "0"], "not a size"),
+        (["--size", "3G"], "not a size"),
+        (["--files", "0"], "whole number"),
+        (["--files", "-1"], "--files"),
+        (["--keep", "--kept"], "one of them"),
+    ],
 )
-def test_wrong_arguments_are_explained(tmp_path, wrong):
+def test_wrong_arguments_are_explained(tmp_path, wrong, message):
     result = run(tmp_path, *wrong)
     assert result.returncode == 2
+    assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_no_such_directory_no_room_and_a_foreign_directory(tmp_path):
+def test_too_little_room_is_seen_before_writing(tmp_path):
+    spec = importlib.util.spec_from_file_location("small_files", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.check_room(module.parse([str(tmp_path), "--files", "10"]))
+    with pytest.raises(module.Misuse, match="GB are needed"):  # asked directly: nothing could be written
+        module.check_room(module.parse([str(tmp_path), "--files", "10000000", "--size", "1000M"]))
+
+
+def test_no_such_directory_and_a_foreign_directory(tmp_path):
     (tmp_path / "precious").write_text("stays")
-    for arguments in ([tmp_path / "nowhere"], [tmp_path, "--files", 10_000_000, "--size", "1000M"]):
-        assert run(*arguments, "--yes").returncode == 2
+    assert run(tmp_path / "nowhere", "--yes").returncode == 2
     result = run(tmp_path, "--kept", "--yes")
     assert result.returncode == 2
     assert "--keep" in result.stderr
