@@ -2,13 +2,11 @@
 """Measure a directory with fio over loads, queue depths and jobs; table, JSON and a plot.
 
 A load is PATTERN:BLOCK, with the pattern one of read, write, randread, randwrite. Each is run at every
-combination of --depths (requests in flight per job) and --jobs (processes). All files are made in a new
-directory below --dir and removed at the end, also after Ctrl-C. `--read` loads results instead of measuring:
-JSON that fio wrote on several nodes (a row for each job: all nodes' bytes over the slowest node's time), or
-documents of this program.
+combination of --depths (requests in flight per job) and --jobs (processes). All files are made in a new directory
+below --dir and removed at the end, also after Ctrl-C. `--read` loads results instead of measuring: JSON that fio wrote
+on several nodes (a row for each job: all nodes' bytes over the slowest node's time), or documents of this program.
 
-Exit codes: 0 measured; 1 findings (fio failed, below --at-least, nodes not at the same time);
-2 misuse, fio missing, too little space, or no --yes.
+Exit codes: 0 measured; 1 findings (fio failed, below --at-least, nodes not at the same time); 2 misuse, fio missing.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import re
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -88,8 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     option = parser.add_argument
     option("--dir", type=Path, help="directory on the file system to measure")
-    loads = "write:1m,randread:256k,randread:4k"
-    option("--loads", type=parse_loads, default=parse_loads(loads), help=f"default: {loads}")
+    option("--loads", type=parse_loads, default="write:1m,randread:256k,randread:4k", help="default: %(default)s")
     option("--depths", type=parse_counts, default=[1, 8, 32], help="requests in flight per job (default: 1,8,32)")
     option("--jobs", type=parse_counts, default=[1, 4], help="processes at a time (default: 1,4)")
     option("--size", type=parse_size, default=parse_size("1g"), help="file of each job (default: 1g)")
@@ -152,7 +148,7 @@ def check_place(args: argparse.Namespace) -> tuple[int, int]:
     """Refuse what is no directory for test files; bytes that the files need and bytes that are free."""
     if args.dir is None:
         raise Misuse("--dir is missing: a directory on the file system to measure (or --read FILE)")
-    if args.dir.exists() and stat.S_IFMT(args.dir.stat().st_mode) in (stat.S_IFBLK, stat.S_IFCHR):
+    if args.dir.is_block_device() or args.dir.is_char_device():
         raise Misuse(f"{args.dir} is a device: writing to it destroys its data. Give a directory on a file system")
     if not args.dir.is_dir():
         raise Misuse(f"{args.dir} is no directory: mkdir -p {shlex.quote(str(args.dir))}")
@@ -176,9 +172,10 @@ def notes(args: argparse.Namespace) -> Iterator[str]:
         yield f"{args.engine}{' with buffered I/O' * (not synchronous)} keeps one request in flight: the depth has no effect"
 
 
-def load_document(text: str, origin: str) -> dict:
+def load_document(path: Path, origin: str) -> dict:
     """The JSON in fio's output, which may start with warnings."""
     try:
+        text = path.read_text()
         return json.loads(text[text.index("{") :])
     except ValueError:
         raise Misuse(f"{origin}: no JSON document of fio (--output-format=json) or of this program") from None
@@ -213,6 +210,18 @@ def rows_of(document: dict, origin: str) -> Iterator[dict]:
         raise Misuse(f"{origin}: not as fio writes it: {error!r}") from None
 
 
+def own_rows(document: dict, origin: str) -> list[dict]:
+    """The rows of a document of this program, if they have what is shown and drawn."""
+    try:
+        for row in document.get("results", []):
+            values = [row[key] for key in ("depth", "jobs", "mb_s", "iops", *(LATENCIES.keys() & row))]
+            if not isinstance(row["load"], str) or not all(0 <= value < float("inf") for value in values):
+                raise ValueError(row)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Misuse(f"{origin}: not as this program writes it: {error!r}") from None
+    return document.get("results", [])
+
+
 def measure(args: argparse.Namespace, findings: list[str]) -> Iterator[dict]:
     """Run every point in a new directory, which is gone afterwards."""
     work = Path(tempfile.mkdtemp(prefix="fio-sweep-", dir=args.dir))
@@ -228,7 +237,7 @@ def measure(args: argparse.Namespace, findings: list[str]) -> Iterator[dict]:
             except Misuse as error:
                 findings.append(f"{label} depth {depth} jobs {jobs}: {error}")
                 continue
-            for row in rows_of(load_document(output.read_text(), "fio"), "fio"):
+            for row in rows_of(load_document(output, "fio"), "fio"):
                 yield {"load": label, **row, "depth": depth, "jobs": jobs}
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -247,11 +256,8 @@ def merge(paths: list[Path], findings: list[str]) -> list[dict]:
     """Rows of this program's documents as they are; of fio's documents a row for each job, over all files."""
     rows, groups = [], {}
     for path in paths:
-        try:
-            document = load_document(path.read_text(), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise Misuse(f"{path}: {error}") from None
-        rows.extend(document.get("results", []))
+        document = load_document(path, str(path))
+        rows.extend(own_rows(document, str(path)))
         for row in rows_of(document, str(path)):
             row.update(file=path.name, end=document.get("timestamp_ms", 0) / 1000)
             groups.setdefault(f"{row['job']} {row['direction']}", []).append(row)
@@ -296,10 +302,8 @@ def panel(load: str, metric: str, rows: list[dict], top: float) -> tuple[list[st
     parts, spoken = [tag_text(left, top - 16, f"{load}: {METRICS[metric]}", "label-strong")], []
     for share in (0, 0.5, 1):
         y, look = bottom - 112 * share, 'class="dash" opacity="0.35"' if share else 'class="line"'
-        parts += [
-            f'<path {look} d="M{left} {y} H{right}"/>',
-            tag_text(left - 8, y + 5, f"{peak * share:,.0f}", anchor="end"),
-        ]
+        parts.append(f'<path {look} d="M{left} {y} H{right}"/>')
+        parts.append(tag_text(left - 8, y + 5, f"{peak * share:,.0f}", anchor="end"))
     parts += [tag_text(x, bottom + 20, str(depth), anchor="middle") for depth, x in across.items()]
     parts.append(tag_text(right + 4, bottom + 20, "depth"))
     lines = [sorted(same, key=lambda row: row["depth"]) for same in
@@ -331,19 +335,13 @@ def draw(rows: list[dict], metrics: list[str], embed: bool) -> str:
     return "\n".join([head, about, *([] if embed else [STYLE]), *parts, "</svg>"]) + "\n"
 
 
-def judge(rows: list[dict], at_least: float | None, findings: list[str]) -> None:
-    """Compare the best point of each load with the least that the caller accepts."""
-    for load in dict.fromkeys(row["load"] for row in rows):
-        best = max(row["mb_s"] for row in rows if row["load"] == load)
-        if at_least is not None and best < at_least:
-            findings.append(f"{load}: at best {best:.0f} MB/s, below {at_least:g}")
-
-
 def work(args: argparse.Namespace) -> int:
     """Plan, measure or read, then report."""
     metrics = args.metrics.split(",")
     if not set(metrics) <= set(METRICS):
         raise Misuse(f"--metrics takes {', '.join(METRICS)}")
+    if args.runtime < 1 or not 0 <= (args.at_least or 0) < float("inf"):
+        raise Misuse("--runtime takes seconds from 1 on, --at-least a number of MB/s from 0 on")
     findings, said = [], []
     if args.read:
         rows = merge(args.read, findings)
@@ -352,25 +350,29 @@ def work(args: argparse.Namespace) -> int:
         said = list(notes(args))
         points = plan(args)
         if args.dry_run:
-            if any(pattern != "write" for pattern, _ in args.loads):
-                print(shlex.join(layout(args)))
-            print("\n".join(shlex.join(command(args, *point)) for point in points))
+            first = [layout(args)] * any(pattern != "write" for pattern, _ in args.loads)
+            print("\n".join(shlex.join(line) for line in first + [command(args, *point) for point in points]))
         most = f"{need / 1e9:.1f} GB of {free / 1e9:.0f} GB free in {args.dir} ({file_system(args.dir)}), "
         most += f"{len(points)} points, up to {len(points) * args.runtime} s and the writing"
         for text in (most, *said):
             print(f"note: {text}", file=sys.stderr)
         if need > SPARE * free:
             raise Misuse(
-                f"the files need {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: lower --size or --jobs"
+                f"the files need {need / 1e9:.1f} of {free / 1e9:.1f} GB that are free: lower --size or --jobs"
             )
         if args.dry_run:
             return 0
         if shutil.which("fio") is None:
-            raise Misuse("fio is missing: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL)")
+            raise Misuse(
+                "fio is missing: sudo apt-get install fio (Debian, Ubuntu), sudo dnf install fio (Fedora, RHEL)"
+            )
         if not args.yes:
             raise Misuse("nothing was run: this writes and loads the storage. Look with --dry-run, then add --yes")
         rows = list(measure(args, findings))
-    judge(rows, args.at_least, findings)
+    for load in dict.fromkeys(row["load"] for row in rows):
+        best = max(row["mb_s"] for row in rows if row["load"] == load)
+        if best < (args.at_least or 0):
+            findings.append(f"{load}: at best {best:.0f} MB/s, below {args.at_least:g}")
     if args.json:
         print(json.dumps({"results": rows, "notes": said, "findings": findings}, indent=1))
     else:
@@ -387,7 +389,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         return work(build_parser().parse_args())
-    except Misuse as error:
+    except (Misuse, OSError) as error:
         print(f"fio_sweep.py: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ import pytest
 STORAGE = Path(__file__).parents[2] / "docs/storage"
 PROGRAM = STORAGE / "fio_sweep.py"
 JOB_FILES = sorted(STORAGE.glob("*.fio"))
-needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt install fio")
+needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: sudo apt-get install fio")
 
 
 def sweep(*options, **more) -> subprocess.CompletedProcess:
@@ -60,7 +60,7 @@ def test_dry_run_prints_the_commands_without_fio_and_writes_nothing(tmp_path, no
 
 def test_says_when_fio_is_missing(tmp_path, no_fio):
     result = sweep("--dir", tmp_path, "--yes", env=no_fio)
-    assert result.returncode == 2 and "apt install fio" in result.stderr
+    assert result.returncode == 2 and "sudo apt-get install fio" in result.stderr
 
 
 @needs_fio
@@ -83,6 +83,8 @@ def test_writes_nothing_without_yes(tmp_path):
         (["--dir", ".", "--loads", "read:4x"], "no size"),
         (["--dir", ".", "--depths", "0"], "no list of numbers"),
         (["--dir", ".", "--depths", ",".join(map(str, range(1, 300)))], "more than 500"),
+        (["--dir", ".", "--runtime", "-5", "--dry-run"], "--runtime takes"),
+        (["--dir", ".", "--at-least", "nan", "--dry-run"], "--at-least a number"),
         (["--read", "/no/such/file"], "No such file"),
         (["--read", PROGRAM], "no JSON document"),
     ],
@@ -175,6 +177,8 @@ def test_its_own_document_is_read_back(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "<style>" not in (tmp_path / "o.svg").read_text()
     assert [line.split()[-2:] for line in result.stdout.splitlines()[1:]] == [["-", "-"]] * 2
+    result = sweep("--read", tmp_path / "own.json", "--svg", tmp_path / "none" / "o.svg")
+    assert result.returncode == 2 and "No such file" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_documents_that_fio_did_not_write_are_refused(tmp_path):
@@ -183,6 +187,17 @@ def test_documents_that_fio_did_not_write_are_refused(tmp_path):
     empty.write_text("{}")
     assert "not as fio writes it" in sweep("--read", broken).stderr
     assert "no results" in sweep("--read", empty).stderr
+
+
+@pytest.mark.parametrize(
+    "results", ["5", '[{"x": 1}]', '[{"load": "a", "depth": 1, "jobs": 1, "mb_s": NaN, "iops": 1}]', "[7]", '["a"]',
+                '[{"load": 1, "depth": 1, "jobs": 1, "mb_s": 1, "iops": 1}]']
+)  # fmt: skip
+def test_broken_documents_of_its_own_are_refused(results, tmp_path):
+    (tmp_path / "a.json").write_text(f'{{"results": {results}}}')
+    result = sweep("--read", tmp_path / "a.json", "--svg", tmp_path / "a.svg")
+    assert result.returncode == 2 and "not as this program writes it" in result.stderr
+    assert not (tmp_path / "a.svg").exists()
 
 
 def test_metadata_engines_have_no_bandwidth(tmp_path):
