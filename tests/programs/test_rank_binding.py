@@ -112,6 +112,17 @@ def test_exec_binds_the_command_and_keeps_its_exit_code(two_nodes, variable):
     assert f"local rank 1 gpu 1 numa 1 cpus {cpus[1]}" in result.stderr
 
 
+@pytest.mark.parametrize(("memory", "policy"), [("preferred", "prefer"), ("bind", "bind:0"), ("none", "default")])
+def test_exec_sets_the_memory_policy_of_the_command(two_nodes, memory, policy):
+    if not Path("/proc/self/numa_maps").exists():
+        pytest.skip("needs a kernel with CONFIG_NUMA: run on one of Debian or Ubuntu")
+    command = ["exec", "--memory", memory, "--from", two_nodes[0], "--", "cat", "/proc/self/numa_maps"]
+    result = bind(*command, LOCAL_RANK="0")
+    if "Operation not permitted" in result.stderr:
+        pytest.skip("needs set_mempolicy: docker run --cap-add SYS_NICE")
+    assert policy in result.stdout.splitlines()[0], result.stderr
+
+
 def test_exec_uses_the_one_visible_gpu_whatever_the_rank(two_nodes):
     file, cpus = two_nodes
     command = ["exec", "--quiet", "--from", file, "--", sys.executable, "-c", SHOW]
