@@ -248,7 +248,7 @@ def run(line: list[str], work: Path) -> None:
     done = subprocess.run(line, cwd=work, capture_output=True, text=True)
     if done.returncode:
         said = [text for text in (done.stderr + done.stdout).splitlines() if text.strip()] or ["no message"]
-        hint = "; no direct I/O here? try --buffered" * any("direct" in text.lower() for text in said)
+        hint = "; no direct I/O here? try --buffered" * any(re.search("direct(?!or)", text, re.I) for text in said)
         raise Misuse(f"fio ended with {done.returncode}: {said[0]}{hint}")
 
 

@@ -125,6 +125,13 @@ def test_below_the_accepted_rate_is_a_finding(tmp_path):
 
 
 @needs_fio
+def test_an_engine_that_is_missing_is_no_question_of_direct_io(tmp_path):
+    result = sweep(*small(tmp_path, "--engine", "nonesuch", "--depths", 1, "--jobs", 1))
+    assert result.returncode == 1 and "not loadable" in result.stderr and "--buffered" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@needs_fio
 def test_sigterm_removes_the_files(tmp_path):
     line = [sys.executable, PROGRAM, "--dir", tmp_path, "--size", "8m", "--runtime", "60", "--yes"]
     process = subprocess.Popen([*line, "--loads", "randread:4k"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
