@@ -4,7 +4,6 @@
     python3 node_acceptance.py                                   inventory and checks; loads nothing
     python3 node_acceptance.py --run matmul,collective --yes     loads the node with the book's programs
     python3 node_acceptance.py --results gpu-*.json --measured memory_bandwidth=2.9 --out reports
-    python3 node_acceptance.py --from inventory.json             a node that is not here
     python3 node_acceptance.py --compare reports/*.json          nodes that differ from the others
 
 Takes the inventory with node_inventory.py and the limits of the chip from acceptance_limits.json, both beside
@@ -48,11 +47,9 @@ class Misuse(Exception):
 
 
 def load(path: Path) -> dict:
-    """A JSON object. Raises Misuse."""
+    """A JSON object. Raises Misuse, OSError."""
     try:
         found = json.loads(path.read_text())
-    except OSError as error:
-        raise Misuse(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise Misuse(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -92,8 +89,7 @@ def run(names: list[str], gpus: list[dict], args: argparse.Namespace) -> list[tu
         if name == "checkpoint":  # one after the other: what is verified must have been written
             found += [wait(subject, start(line, extra)) for subject, line, extra in jobs]
             continue
-        started = [(subject, start(line, extra)) for subject, line, extra in jobs]
-        found += [wait(subject, process) for subject, process in started]
+        found += [wait(*job) for job in [(subject, start(line, extra)) for subject, line, extra in jobs]]
     return found
 
 
@@ -193,8 +189,8 @@ def judge_gpu(gpu: dict, limits: dict):
 def judge(found: dict, results: list[dict], chip: dict | None, own: dict[str, float], count: int | None) -> list[dict]:
     """All checks, each with a result: pass, fail, or look (a person must)."""
     checks, gpus, log = [], found["gpus"], found["kernel_log"]
-    limits = dict(chip["limits"]) if chip else {}
-    limits.update({name: {"min": value, "why": "--limit"} for name, value in own.items()})
+    mine = {name: {"min": value, "why": "--limit"} for name, value in own.items()}
+    limits = {**(chip["limits"] if chip else {}), **mine}
 
     def add(check: str, subject: str, value, result, why: str = "", least=None) -> None:
         name = {True: "pass", False: "fail"}.get(result, result)
@@ -228,14 +224,16 @@ def judge(found: dict, results: list[dict], chip: dict | None, own: dict[str, fl
         least = limit.get("min") if fits else None
         good = not result["wrong"] and result["value"] >= (least or 0)
         why = result["wrong"] or (limit.get("why", "") if fits else f"the limit is for {limit['gpus']} GPUs")
+        if good and not limit and result["from"] == "given":  # a misspelt name must not look like a pass
+            good, why = "look", f"no limit has this name; known: {', '.join(n for n in limits if n not in PROPERTIES)}"
         add(result["name"], result["subject"], round(result["value"], 3), good, why, least)
     return checks
 
 
-def report(found: dict, results: list[dict], chip: dict | None, checks: list[dict]) -> dict:
+def report(found: dict, results: list[dict], checks: list[dict], chip: dict | None, own: dict[str, float]) -> dict:
     """The document of acceptance_report.schema.json."""
-    names = {result["name"] for result in results}
-    missing = [name for name in (chip["limits"] if chip else ()) if name not in names and name not in PROPERTIES]
+    known = {result["name"] for result in results}.union(PROPERTIES)
+    missing = [name for name in {**(chip["limits"] if chip else {}), **own} if name not in known]
     failed = any(check["result"] == "fail" for check in checks)
     verdict = "fail" if failed else "incomplete" if missing or not found["gpus"] else "pass"
     head = {"format": 1, "program": "node_acceptance", "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
@@ -258,8 +256,7 @@ def markdown(document: dict) -> str:
         value = ", ".join(map(str, check["value"])) if isinstance(check["value"], list) else check["value"]
         least = "" if check["least"] is None else check["least"]
         name = ", ".join(filter(None, (check["check"], units.get(check["check"]))))
-        cells = (check["result"], name, check["subject"], value, least, check["why"])
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        lines.append(f"| {check['result']} | {name} | {check['subject']} | {value} | {least} | {check['why']} |")
     return "\n".join([*lines, "", f"{len(document['checks']) - len(shown)} more checks passed."])
 
 
@@ -334,7 +331,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main_compare(args: argparse.Namespace) -> int:
     """Show how reports differ; 1 if they do. Raises Misuse."""
     documents = {path.stem: load(path) for path in args.compare}
-    if len(documents) < 2 or not all("inventory" in document for document in documents.values()):
+    if not 1 < len(documents) == len(args.compare) or any("inventory" not in one for one in documents.values()):
         raise Misuse("--compare needs at least two reports of this program with different file names")
     rows = compare(documents, load(args.limits)["of_median"])
     lines = [f"{len(documents)} nodes, {len(rows)} differences\n\n| what | usual | nodes that differ |\n|---|---|---|"]
@@ -347,8 +344,7 @@ def main_compare(args: argparse.Namespace) -> int:
 def main_node(args: argparse.Namespace) -> int:
     """Report on one node; 1 if it failed. Raises Misuse."""
     if args.source:
-        found = load(args.source)
-        found = found.get("inventory", found)
+        found = (document := load(args.source)).get("inventory", document)
     else:
         command = [sys.executable, locate(HERE / "node_inventory.py"), "--json", "--root", args.root]
         _, found = wait("node", start(command + ["--anonymous"] * args.anonymous, {}))
@@ -356,7 +352,11 @@ def main_node(args: argparse.Namespace) -> int:
             raise Misuse(f"node_inventory.py: {found['failed']}")
     if not {"host", "gpus", "nics", "pcie", "kernel_log"} <= set(found):
         raise Misuse(f"{args.source} is neither an inventory of node_inventory.py nor a report of this program")
-    chip = chip_of(found["gpus"], load(args.limits), args.chip)
+    try:
+        chip = chip_of(found["gpus"], load(args.limits), args.chip)
+        judge(found, [], chip, {}, None)
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise Misuse(f"{args.source or 'inventory'}, or {args.limits}: not a whole document ({problem!r})") from None
     results = [(path.stem, load(path)) for path in args.results]
     results += run(args.run, found["gpus"], args)
     taken: list[dict] = []
@@ -365,10 +365,10 @@ def main_node(args: argparse.Namespace) -> int:
             taken += measured(subject, result, len(found["gpus"]))
         except (KeyError, TypeError, AttributeError) as problem:
             raise Misuse(f"{subject}: not a whole result of a program of the book ({problem!r})") from None
-    for name, value in args.measured:
-        given = {"name": name, "subject": "node", "value": value, "unit": unit(name)}
-        taken.append({**given, "from": "given", "wrong": ""})
-    document = report(found, taken, chip, judge(found, taken, chip, dict(args.limit), args.gpus))
+    given = {"subject": "node", "from": "given", "wrong": ""}
+    taken += [{**given, "name": name, "value": value, "unit": unit(name)} for name, value in args.measured]
+    own = dict(args.limit)
+    document = report(found, taken, judge(found, taken, chip, own, args.gpus), chip, own)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         name = args.out / re.sub(r"[^\w.-]", "_", found["host"]["hostname"] or "node")
@@ -391,7 +391,7 @@ def main() -> int:
         parser.error(f"--run {','.join(args.run)} loads this node for minutes: add --yes when it is free")
     try:
         return main_compare(args) if args.compare else main_node(args)
-    except Misuse as problem:
+    except (Misuse, OSError) as problem:
         parser.error(str(problem))
 
 

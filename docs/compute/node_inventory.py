@@ -136,7 +136,7 @@ def nvidia_gpus(sys_: Path) -> list[dict]:
         ]
         power, info = "gpu_power_readings", "pci/pci_gpu_link_info"
         bus = get("pci/pci_bus_id").lower()[-12:]
-        ports = re.findall(r"Link \d+: (\S+)", links[index]) if index < len(links) else []
+        ports = re.findall(r"link \d+: (\S+)", links[index].lower()) if index < len(links) else []  # older: inActive
         gpus.append(
             {
                 "index": index,
@@ -164,8 +164,8 @@ def nvidia_gpus(sys_: Path) -> list[dict]:
                 "persistence": get("persistence_mode"),
                 "mig": get("mig_mode/current_mig"),
                 "fabric": get("fabric/state"),
-                "links_up": sum(port != "<inactive>" for port in ports),
-                "links_down": sum(port == "<inactive>" for port in ports),
+                "links_up": sum("inactive" not in port for port in ports),
+                "links_down": sum("inactive" in port for port in ports),
             }
         )
     return gpus

@@ -152,6 +152,32 @@ def test_results_of_the_programs_of_the_book(node, tmp_path):
     assert results_of(document, "fail") == [("matmul_bf16", "gpu1"), ("allreduce_cluster", "all")]  # hot; wrong
 
 
+def test_a_misspelt_measurement_is_no_pass_and_an_unmeasured_own_limit_is_missing(node):
+    document = report_of("--from", node(), *given(), "--measured", "memory_bandwith=9", "--limit", "disk_read=20")
+    assert results_of(document, "look") == [("memory_bandwith", "node")]
+    assert (document["verdict"], document["missing"]) == ("incomplete", ["disk_read"])
+
+
+@pytest.mark.parametrize("cut", [{"gpus": None}, {"gpus": [{"index": 0, "name": "H100"}]}, {"kernel_log": {}}])
+def test_an_inventory_that_is_cut_short_is_named(node, tmp_path, cut):
+    path = tmp_path / "cut.json"
+    path.write_text(json.dumps(json.loads(node().read_text()) | cut))
+    result = accept("--from", path)
+    assert result.returncode == 2
+    assert "cut.json" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_compare_does_not_lose_a_report_of_the_same_name(node, tmp_path):
+    done = accept("--from", node(), "--out", tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    report = tmp_path / "a/node1.json"
+    assert done.returncode == 0 and report.exists()
+    (tmp_path / "b/node1.json").write_text(report.read_text())
+    (tmp_path / "b/node2.json").write_text(report.read_text())
+    result = accept("--compare", report, *sorted((tmp_path / "b").glob("*.json")))
+    assert result.returncode == 2 and "different file names" in result.stderr
+
+
 def test_compare_finds_the_odd_node(node, tmp_path):
     ill = {"node3": {"gpu4": {"vbios": "96.00.30.00.01"}}}
     for name in ("node1", "node2", "node3", "node4"):
@@ -213,6 +239,7 @@ def test_each_gpu_gets_a_process_of_its_own():
         (["--results", COMPUTE / "acceptance_limits.json"], "not a result of"),
         (["--compare", COMPUTE / "acceptance_limits.json"], "at least two reports"),
         (["--limits", "nowhere.json"], "No such file"),
+        (["--from", COMPUTE / "acceptance_sample.json", "--out", "/proc/nowhere"], "/proc/nowhere"),
     ],
 )
 def test_misuse_says_what_to_mend(options, message):

@@ -83,6 +83,12 @@ def test_nvidia(tool):
     assert gpus[0]["power_limit_w"] == 700
 
 
+def test_an_old_driver_writes_inactive_in_another_way(tool):
+    links = nvidia_smi.nvlink(8, down=(6, 4)).replace("<inactive>", "inActive")
+    tool("nvidia-smi", **{"-q -x": nvidia_smi.xml(8), "--status": links})
+    assert json.loads(take("--json").stdout)["gpus"][6]["links_down"] == 1
+
+
 @pytest.mark.parametrize("broken", ["", "<nvidia_smi_log><gpu>", "NVIDIA-SMI has failed"])
 def test_a_broken_tool_is_no_gpu(tool, broken):
     tool("nvidia-smi", **{"-q -x": broken})
