@@ -10,7 +10,7 @@ import pytest
 STORAGE = Path(__file__).parents[2] / "docs" / "storage"
 
 
-@pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt install fio")
+@pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: sudo apt-get install fio")
 def test_four_nodes_are_added_up_and_leave_nothing(slurm):
     for name in ("fio.sbatch", "fio_sweep.py"):
         shutil.copy(STORAGE / name, slurm.folder)
