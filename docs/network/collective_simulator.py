@@ -80,14 +80,18 @@ class Plan:
         return number
 
     def ring(
-        self, ranks: list[int], size: float, steps: int, card: int, after: dict[int, list[int]]
+        self, ranks: list[int], size: float, steps: int, card: int, begin: dict[int, list[int]]
     ) -> dict[int, list[int]]:
-        """Each rank sends `size` bytes to the next, `steps` times; from the second step on what it received before."""
+        """Each rank sends `size` bytes to the next, `steps` times; from the second step on what it received before.
+
+        No rank sends before the transfers in `begin` have reached it. Returned is, by rank, what ends its part.
+        """
+        after = begin
         for _ in range(steps):
             arrived: dict[int, list[int]] = {}
             for source, target in zip(ranks, ranks[1:] + ranks[:1]):
                 arrived[target] = [self.add(source, target, size, card, after.get(source, []))]
-            after = arrived
+            after = {rank: arrived[rank] + begin.get(rank, []) for rank in ranks}
         return after
 
 
