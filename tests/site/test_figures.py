@@ -120,13 +120,13 @@ def test_sorting_by_mouse_and_keyboard(opened):
     page = opened()
     head = page.locator("th", has_text="bf16 dense")
     head.get_by_role("button").click()
-    assert names(page) == ["Alpha", "Zeta", "Mid", "Gap"], "the largest first, what has no value last"
+    assert names(page) == ["Alpha", "Zeta", "Mid", "Gap\u00a0b"], "the largest first, what has no value last"
     assert head.get_attribute("aria-sort") == "descending"
     head.get_by_role("button").press("Enter")
-    assert names(page) == ["Mid", "Zeta", "Alpha", "Gap"]
+    assert names(page) == ["Mid", "Zeta", "Alpha", "Gap\u00a0b"]
     assert head.get_attribute("aria-sort") == "ascending"
     page.locator("thead th").first.get_by_role("button").press("Space")
-    assert names(page) == ["Alpha", "Gap", "Mid", "Zeta"]
+    assert names(page) == ["Alpha", "Gap\u00a0b", "Mid", "Zeta"]
     assert head.get_attribute("aria-sort") is None
     assert page.locator("[aria-sort]").count() == 1
 
@@ -175,7 +175,7 @@ def test_a_source_that_is_folded_away_opens(opened):
 
 def test_without_javascript_it_reads_whole(site, open_page):
     page = open_page(site[1], site[1], java_script_enabled=False).page
-    assert names(page) == ["Zeta", "Alpha", "Mid", "Gap"]
+    assert names(page) == ["Zeta", "Alpha", "Mid", "Gap\u00a0b"]
     assert page.locator(".figures button, .figures select, .figures input").count() == 0
     assert page.locator(".figures-download a").count() == 2
     page.locator(".figures summary").click()
