@@ -3,7 +3,7 @@
 
     python3 rank_binding.py                               the plan: rank → GPU, NUMA node, CPUs, network card
     torchrun --no-python --nproc-per-node=8 python3 rank_binding.py exec -- python3 train.py
-    srun python3 rank_binding.py exec -- python3 train.py
+    srun --cpu-bind=none python3 rank_binding.py exec -- python3 train.py
     python3 rank_binding.py check                         are the ranks that run here bound?
     python3 rank_binding.py record >node.json             keep the topology; --from node.json uses it elsewhere
 
