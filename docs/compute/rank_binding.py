@@ -352,8 +352,12 @@ def main() -> int:
             rows = check(found, processes)
         else:
             rows = plan(found, visible(found["gpus"], dict(os.environ) if here else {}), allowed, args.share)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        parser.error(f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error))
+    except OSError as error:
+        parser.error(f"{error.filename or ' '.join(args.command[:1])}: {error.strerror}")
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        parser.error(f"{args.recorded or args.sysfs}: not a topology as `record` writes it ({error})")
+    except ValueError as error:
+        parser.error(str(error))
     if args.mode == "record":
         print(json.dumps(found, indent=1))
         return 0

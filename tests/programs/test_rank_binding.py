@@ -178,7 +178,7 @@ def test_check_tells_bound_unbound_and_wrong_ranks_apart(two_nodes):
         (["--from", "/nowhere.json"], "nowhere.json"),
         (["check", "999999999"], "process 999999999"),
         (["plan", "--", "true"], "takes no command"),
-        (["--from", PROGRAM], "rank_binding.py: error"),
+        (["--from", PROGRAM], "not a topology"),
     ],
 )
 def test_misuse_is_explained(options, message):
@@ -189,3 +189,8 @@ def test_misuse_is_explained(options, message):
 def test_visible_device_that_is_not_here_is_misuse(two_nodes):
     result = bind("exec", "--from", two_nodes[0], "--", "true", LOCAL_RANK="0", CUDA_VISIBLE_DEVICES="5")
     assert result.returncode == 2 and "GPU 5" in result.stderr
+
+
+def test_command_that_is_not_there_is_named(two_nodes):
+    result = bind("exec", "--from", two_nodes[0], "--", "no-such-command", LOCAL_RANK="0")
+    assert result.returncode == 2 and "no-such-command: No such file" in result.stderr
