@@ -27,7 +27,10 @@ def test_instant_navigation_keeps_the_page_loaded_and_its_repairs(served, open_p
     _, base = served
     page = open_page(base, base, viewport=DESKTOP).page
     page.evaluate("window.stays = true")
-    page.locator("article td a", has_text="Slurm").first.click()
+    link = page.locator("article td a", has_text="Slurm").first
+    link.scroll_into_view_if_needed()
+    page.wait_for_timeout(1000)  # the address follows the scrolling with a delay; people take longer to click
+    link.click()
     page.wait_for_url(base + "slurm/")
     page.wait_for_selector('.md-typeset__scrollwrap[aria-label="Table, scrolls sideways"]')
     assert page.evaluate("window.stays") is True
