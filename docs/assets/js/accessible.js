@@ -8,6 +8,7 @@ document$.subscribe(() => {
     wrap.setAttribute("role", "group")
     wrap.setAttribute("aria-label", "Table, scrolls sideways")
   }
+  for (const tabs of document.querySelectorAll(".tabbed-labels")) tabs.tabIndex = 0
   for (const code of document.querySelectorAll(".md-typeset pre > code")) code.tabIndex = 0
   for (const box of document.querySelectorAll(".task-list-item input[type=checkbox]"))
     box.setAttribute("aria-label", box.closest("li").textContent.trim().slice(0, 80))
