@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 
 from openbook import ROOT
 from openbook.publish import publish
@@ -60,6 +61,31 @@ def served(tmp_path_factory):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield site, address
     server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def serve_book():
+    """serve_book(home, launch) → (directory, address): home/docs built by `python launch …` as the book is, published."""
+    servers = []
+
+    def serve_it(home: Path, launch: list[str]) -> tuple[Path, str]:
+        config = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "watch": [], "nav": [{"Start": "index.md"}]}
+        config["theme"] = {"custom_dir": str(ROOT / "scripts" / "openbook" / "theme")}
+        (home / "mkdocs.yml").write_text(yaml.safe_dump(config))
+        site = home / "site"
+        done = subprocess.run(
+            [sys.executable, *launch, "build", "--quiet", "-f", str(home / "mkdocs.yml"), "-d", str(site)],
+            capture_output=True, text=True, cwd=ROOT,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        publish(site)
+        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return site, f"http://127.0.0.1:{servers[-1].server_port}/"
+
+    yield serve_it
+    for server in servers:
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,8 @@
 """Calculators in a browser: the same results as Python, the address bar, messages, keys; without JavaScript; axe."""
 
-import functools
-import http.server
 import itertools
 import json
 import random
-import subprocess
-import sys
-import threading
 
 import pytest
 import yaml
@@ -20,7 +15,6 @@ from openbook.fences.calculator_html import shown_values
 from openbook.fences.calculator_model import CalculationError
 from openbook.fences.calculator_text import numbers_text
 from openbook.fences.calculator_units import base_factor
-from openbook.publish import publish
 
 MEMORY = (ROOT / "docs/data/calculators/training-memory.yml").read_text()
 # Every operator and function, and inputs for which some of them have no result.
@@ -57,30 +51,13 @@ PAGE = "---\ntitle: Calculators\n---\n\n# Calculators\n\n```calculator\n{}```\n\
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(tmp_path_factory, serve_book):
     """(folder, address) of a page with the book's calculator, built as the book is."""
     home = tmp_path_factory.mktemp("calculator")
     (home / "docs").mkdir()
     (home / "docs" / "assets").symlink_to(ROOT / "docs" / "assets")
     (home / "docs" / "index.md").write_text(PAGE.format(MEMORY, "text\n\n" * 60))
-    config = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "watch": [], "nav": [{"Start": "index.md"}]}
-    config["theme"] = {"custom_dir": str(ROOT / "scripts" / "openbook" / "theme")}
-    (home / "mkdocs.yml").write_text(yaml.safe_dump(config))
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "-f", str(home / "mkdocs.yml"), "-d", str(home / "site")],
-        capture_output=True, text=True, cwd=ROOT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    publish(home / "site")
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(home / "site")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield home / "site", f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
+    return serve_book(home, ["-m", "mkdocs"])
 
 
 @pytest.fixture

@@ -1,17 +1,9 @@
 """Tables of figures in a browser: sorting, filter, units, files; without JavaScript; on a phone, dark, printed."""
 
-import functools
-import http.server
-import subprocess
-import sys
-import threading
-
 import pytest
-import yaml
 from axe_playwright_python.sync_playwright import Axe
 
 from openbook import ROOT
-from openbook.publish import publish
 
 TOPIC = """\
 topic: chips
@@ -69,7 +61,7 @@ cli()
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(tmp_path_factory, serve_book):
     """(folder, address) of a site with one table, built as the book is."""
     home = tmp_path_factory.mktemp("figures")
     docs = home / "docs"
@@ -78,24 +70,7 @@ def site(tmp_path_factory):
     (docs / "index.md").write_text(FENCE)
     (home / "data").mkdir()
     (home / "data" / "chips.yml").write_text(topic())
-    config = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "watch": [], "nav": [{"Start": "index.md"}]}
-    config["theme"] = {"custom_dir": str(ROOT / "scripts" / "openbook" / "theme")}
-    (home / "mkdocs.yml").write_text(yaml.safe_dump(config))
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, str(home / "data"), "build", "--quiet", "-f", str(home / "mkdocs.yml"), "-d", str(home / "site")],
-        capture_output=True, text=True, cwd=ROOT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    publish(home / "site")
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(home / "site")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield home / "site", f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
+    return serve_book(home, ["-c", RUN, str(home / "data")])
 
 
 @pytest.fixture
