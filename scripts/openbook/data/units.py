@@ -88,11 +88,13 @@ _TABLE: dict[str, tuple[str, float]] = {
     "DWPD": ("drive writes", 1.0),
     "USD": ("money", 1.0),
     "USD/h": ("price", 1.0),
+    "USD/kWh": ("energy price", 1 / 3.6e6),
     "°C": ("temperature", 1.0),
     "V": ("voltage", 1.0),
     "A": ("current", 1.0),
     "kgCO2e": ("emissions", 1.0),
     "tCO2e": ("emissions", 1e3),
+    "gCO2e/kWh": ("emission intensity", 1e-3 / 3.6e6),
 }
 UNITS: dict[str, Unit] = {symbol: Unit(symbol, *rest) for symbol, rest in _TABLE.items()}
 
