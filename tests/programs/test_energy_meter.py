@@ -1,0 +1,265 @@
+"""docs/compute/energy_meter.py: stand-in tools, a stand-in NVML, made-up RAPL zones and recorded samples."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "docs/compute/energy_meter.py"
+SAMPLE = PROGRAM.with_name("energy_meter_sample.jsonl")
+GPUS = [
+    "0, NVIDIA H100 80GB HBM3, 650.25, 700.00, 700.00, 1410, 61, 78, 0x0000000000000004",
+    "1, NVIDIA H100 80GB HBM3, [N/A], 500.00, 700.00, 1200, 88, N/A, 0x0000000000000044",
+]
+NVML = """
+static unsigned long long millijoules;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { *handle = 0; return index == 1 ? 3 : 0; }
+int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *energy)
+{ *energy = millijoules += 500000; return 0; }
+"""
+
+
+@pytest.fixture
+def meter(tmp_path):
+    """Run the program with stand-in tools first in PATH and no other meter; returns what it did."""
+
+    def run(*options, tools=None, nvml="/nonexistent.so", powercap=None, code=0, wait=True):
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        for name, text in (tools or {}).items():
+            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+            (folder / name).chmod(0o755)
+        env = {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+        command = [sys.executable, PROGRAM, "--nvml", nvml, "--powercap", powercap or tmp_path / "none", *options]
+        if not wait:
+            return subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
+            )
+        result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+        assert result.returncode == code, result.stdout + result.stderr
+        return result
+
+    return run
+
+
+def nvidia_smi(rows=GPUS, counters=True, field="clocks_event_reasons.active"):
+    """A driver that knows `field` and, if it has them, counters that rise by a second a call."""
+    lines = "\n".join(f'echo "{row}{", $((n * 1000000)), 0, 0, 0" if counters else ""}"' for row in rows)
+    unknown = "" if counters else '*counters*) echo "not a valid field to query"; exit 2;;'
+    return f"""n=$(cat "$0.n" 2>/dev/null || echo 0); n=$((n + 1)); echo $n >"$0.n"
+case "$1" in {unknown} *{field}*) ;; *) exit 2;; esac
+{lines}"""
+
+
+def zones(folder, microjoules, name="package-0", wrap=10_000_000, zone="intel-rapl:0"):
+    (folder / zone).mkdir(parents=True, exist_ok=True)
+    for file, value in {"name": name, "energy_uj": microjoules, "max_energy_range_uj": wrap}.items():
+        (folder / zone / file).write_text(f"{value}\n")
+    return folder
+
+
+def samples(path, *rows):
+    path.write_text("".join(json.dumps({"device": "nvidia:0", "name": "GPU", **row}) + "\n" for row in rows))
+    return path
+
+
+def test_help_needs_nothing():
+    result = subprocess.run([sys.executable, "-S", PROGRAM, "--help"], capture_output=True, text=True, check=True)
+    assert "--replay" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ([], "give one of"),
+        (["--seconds", "1", "--dry-run"], "give one of"),
+        (["--seconds", "nan"], "above 0"),
+        (["--units", "-3", "--dry-run"], "above 0"),
+        (["--interval", "0", "--seconds", "1"], "above 0"),
+        (["--", "no-such-command"], "command not found: no-such-command"),
+        (["--replay", "/nonexistent"], "No such file"),
+        (["--record", "/nonexistent/x", "--seconds", "1"], "/nonexistent/x"),
+        (["--seconds", "1"], "nothing to read"),
+    ],
+)
+def test_misuse_is_explained(meter, options, message):
+    result = meter(*options, code=2)
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_nothing_runs_where_nothing_can_be_read(meter, tmp_path):
+    meter("--", "touch", tmp_path / "ran", code=2)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["not json", "[1]", '{"t": 1}'])
+def test_a_file_that_is_no_recording(meter, tmp_path, text):
+    (tmp_path / "x").write_text(text)
+    assert "Traceback" not in meter("--replay", tmp_path / "x", code=2).stderr
+
+
+def test_reads_nvidia_smi(meter):
+    result = meter("--json", "--seconds", "0.3", "--interval", "0.1", tools={"nvidia-smi": nvidia_smi()}, code=1)
+    report = json.loads(result.stdout)
+    first, second = report["devices"]
+    assert (first["device"], first["peak_w"], first["limit_w"]) == ("nvidia:0", 650.25, 700)
+    assert (first["clock_mhz"]["mean"], first["temp_c"], first["memory_c"]) == (1410, 61, 78)
+    assert first["method"] == "integral of samples"
+    assert first["energy_j"] == pytest.approx(650.25 * first["seconds"], rel=1e-3)
+    assert first["reasons"] == {"sw_power_cap": 1}  # the counter rises faster than time: cut at 100 %
+    assert second["peak_w"] is None and second["memory_c"] is None
+    assert report["findings"] == [
+        "nvidia:1: hw_thermal_slowdown 100% of the time, hottest 88.0 °C",
+        "nvidia:1: power limit 500 W, default 700 W",
+    ]
+
+
+@pytest.mark.parametrize("field", ["clocks_event_reasons.active", "clocks_throttle_reasons.active"])
+def test_older_drivers(meter, field):
+    tools = {"nvidia-smi": nvidia_smi(GPUS[:1], counters=False, field=field)}
+    assert "sw_power_cap 100%" in meter("--dry-run", tools=tools).stdout
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs a C compiler: apt-get install gcc")
+def test_the_energy_counter_beats_sampled_power(meter, tmp_path):
+    (tmp_path / "nvml.c").write_text(NVML)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "nvml.so", tmp_path / "nvml.c"], check=True)
+    tools = {
+        "nvidia-smi": nvidia_smi([GPUS[0], GPUS[1].replace("500.00", "700.00").replace("0x0000000000000044", "0x0")])
+    }
+    result = meter(
+        "--json", "--units", "100", "--unit", "token", "--", "echo", "hello", tools=tools, nvml=tmp_path / "nvml.so"
+    )
+    report = json.loads(result.stdout)
+    assert result.stderr == "hello\n"  # the command's output does not disturb the document
+    assert (report["devices"][0]["energy_j"], report["devices"][0]["method"]) == (500, "counter")
+    assert report["devices"][1]["method"] == "integral of samples"  # NVML refuses this one
+    assert report["energy_per_unit_j"] == 5
+
+
+def test_reads_rapl_once_and_over_its_wrap(meter, tmp_path):
+    folder = zones(tmp_path / "powercap", 9_000_000)
+    zones(folder, 0, name="core", zone="intel-rapl:0:0")
+    zones(folder, 1_000_000, name="dram", zone="intel-rapl:0:1")
+    zones(folder, 5_000_000, name="psys", zone="intel-rapl:1")
+    zones(folder, 9_000_000, zone="intel-rapl-mmio:0")
+    write = "; ".join(
+        f"echo {value} >{folder}/{zone}/energy_uj"
+        for zone, value in [("intel-rapl:0", 2_000_000), ("intel-rapl:0:1", 1_500_000), ("intel-rapl:1", 9_000_000)]
+    )
+    report = json.loads(meter("--json", "--", "sh", "-c", write, powercap=folder).stdout)
+    assert {device["device"]: device["energy_j"] for device in report["devices"]} == {
+        "rapl:package-0": 3, "rapl:package-0/dram": 0.5, "rapl:psys": 4,
+    }  # fmt: skip
+    assert report["energy_j"] == 3.5  # psys contains the others
+
+
+def test_says_that_rapl_needs_root(monkeypatch, tmp_path):
+    spec = importlib.util.spec_from_file_location("energy_meter", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    folder, notes, read = zones(tmp_path, 1), set(), Path.read_text
+
+    def read_text(path, *args):
+        if path.name == "energy_uj":
+            raise PermissionError
+        return read(path, *args)
+
+    monkeypatch.setattr(Path, "read_text", read_text)  # root may read everything
+    assert module.rapl(folder, notes) == [] and "root only" in notes.pop()
+
+
+AMD = {"gpu": 3, "temperature": {"hotspot": {"value": 71, "unit": "C"}, "mem": {"value": 58, "unit": "C"}}, "clock": {
+    "gfx_0": {"clk": {"value": 1850, "unit": "MHz"}}}, "energy": {"total_energy_consumption": {"value": 250.5, "unit": "J"}}}  # fmt: skip
+AMD["power"] = {"socket_power": {"value": 640, "unit": "W"}, "throttle_status": "N/A"}
+AMD["throttle"] = {"ppt_violation_status": "NOT ACTIVE", "hbm_thermal_violation_status": "ACTIVE"}
+
+
+@pytest.mark.parametrize("wrap", [lambda gpus: gpus, lambda gpus: {"gpu_data": gpus}])
+def test_reads_amd_smi_of_either_form(meter, wrap):
+    tools = {"amd-smi": f"echo '{json.dumps(wrap([AMD]))}'"}
+    device = json.loads(meter("--json", "--dry-run", tools=tools, code=1).stdout)["devices"][0]
+    assert (device["device"], device["peak_w"], device["clock_mhz"]["mean"]) == ("amd:3", 640, 1850)
+    assert (device["temp_c"], device["memory_c"], device["method"]) == (71, 58, "counter")
+    assert device["reasons"] == {"hbm_thermal": 1}
+
+
+def test_a_radeon_without_the_counter(meter):
+    gpu = dict(AMD, energy={"total_energy_consumption": {"value": 0.0, "unit": "J"}}, clock="N/A", throttle="N/A")
+    device = json.loads(meter("--json", "--dry-run", tools={"amd-smi": f"echo '{json.dumps([gpu])}'"}).stdout)[
+        "devices"
+    ][0]
+    assert device["method"] == "integral of samples" and device["clock_mhz"] is None
+
+
+def test_reads_rocm_smi_where_amd_smi_is_missing(meter):
+    card = {"Current Socket Graphics Package Power (W)": "140.0", "Accumulated Energy (uJ)": "7000000.0"}
+    tools = {"rocm-smi": f"echo '{json.dumps({'card0': card, 'system': {}})}'"}
+    device = json.loads(meter("--json", "--dry-run", tools=tools).stdout)["devices"][0]
+    assert (device["device"], device["peak_w"], device["method"]) == ("amd:0", 140, "counter")
+
+
+def test_a_tool_that_prints_nonsense_is_a_note(meter, tmp_path):
+    tools = {"amd-smi": "echo 'AMD-SMI is not installed'"}
+    result = meter("--seconds", "0.1", tools=tools, powercap=zones(tmp_path / "p", 5))
+    assert "note: a tool printed what this program cannot read" in result.stdout
+
+
+def test_the_code_of_the_command_is_kept(meter, tmp_path):
+    folder = zones(tmp_path / "p", 5)
+    meter("--", "sh", "-c", "exit 7", powercap=folder, code=7)
+    meter("--", "sh", "-c", "kill -9 $$", powercap=folder, code=137)
+
+
+def test_ctrl_c_still_reports(meter, tmp_path):
+    process = meter("--", "sh", "-c", "trap 'exit 3' INT; echo ready; while :; do sleep 0.1; done",
+                    powercap=zones(tmp_path / "p", 5), wait=False)  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, error = process.communicate(timeout=20)
+    assert process.returncode == 3 and "total 0.0 J" in out and "Traceback" not in error
+
+
+def test_recorded_samples_give_the_same_report(meter, tmp_path):
+    tools = {"nvidia-smi": nvidia_smi(GPUS[:1])}
+    options = ["--json", "--record", tmp_path / "r", "--seconds", "0.3", "--interval", "0.1"]
+    live = json.loads(meter(*options, tools=tools).stdout)
+    assert json.loads(meter("--json", "--replay", tmp_path / "r").stdout) == live
+    assert meter("--replay", tmp_path / "r", "--devices", "nvidia:5", code=2).stdout == ""
+
+
+def test_integral_is_the_trapezium_and_skips_no_gap(meter, tmp_path):
+    file = samples(tmp_path / "r", {"t": 0, "power_w": 100}, {"t": 1, "power_w": None}, {"t": 2, "power_w": 300})
+    report = json.loads(meter("--json", "--replay", file).stdout)
+    assert (report["energy_j"], report["mean_w"]) == (400, 200)
+
+
+def test_a_counter_that_falls_is_a_reloaded_driver(meter, tmp_path):
+    rows = [{"t": t, "power_w": 100, "energy_j": joules} for t, joules in [(0, 900), (1, 1000), (2, 50)]]
+    device = json.loads(meter("--json", "--replay", samples(tmp_path / "r", *rows)).stdout)["devices"][0]
+    assert (device["energy_j"], device["method"]) == (200, "integral of samples")
+
+
+def test_a_device_that_falls_silent_is_a_finding(meter, tmp_path):
+    rows = [
+        {"t": t, "power_w": 1, "device": device}
+        for t in (0, 5, 100)
+        for device in ("a", "b")
+        if (t, device) != (100, "b")
+    ]
+    assert "b: no sample after 5 s of 100 s" in meter("--replay", samples(tmp_path / "r", *rows), code=1).stdout
+
+
+def test_the_sample_that_readers_get(meter):
+    result = meter("--replay", SAMPLE, "--units", "640000", "--unit", "token", code=1)
+    assert "J per token" in result.stdout
+    assert "finding: nvidia:3: sw_thermal_slowdown" in result.stdout
