@@ -89,6 +89,10 @@ _TABLE: dict[str, tuple[str, float]] = {
     "USD": ("money", 1.0),
     "USD/h": ("price", 1.0),
     "USD/kWh": ("energy price", 1 / 3.6e6),
+    "USD/GB": ("memory price", 1e-9),
+    "USD/GiB": ("memory price", 2.0**-30),
+    "USD/thousand": ("money", 1e-3),  # of requests: a count has no dimension
+    "USD/million": ("money", 1e-6),
     "°C": ("temperature", 1.0),
     "V": ("voltage", 1.0),
     "A": ("current", 1.0),

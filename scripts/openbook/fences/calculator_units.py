@@ -22,7 +22,7 @@ _PLAIN = {
     "number": {}, "operations": {"FLOP": 1}, "operations per clock": {"FLOP": 1}, "memory": {"B": 1}, "time": {"s": 1},
     "device time": {"s": 1}, "power": {"W": 1}, "energy": {"W": 1, "s": 1}, "energy per bit": {"W": 1, "s": 1, "bit": -1},
     "bits": {"bit": 1}, "money": {"USD": 1}, "length": {"m": 1}, "area": {"m": 2},
-    "energy price": {"USD": 1, "W": -1, "s": -1}, "emissions": {"kgCO2e": 1},
+    "energy price": {"USD": 1, "W": -1, "s": -1}, "memory price": {"USD": 1, "B": -1}, "emissions": {"kgCO2e": 1},
     "emission intensity": {"kgCO2e": 1, "W": -1, "s": -1},
 }  # fmt: skip
 

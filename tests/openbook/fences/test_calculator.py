@@ -195,6 +195,7 @@ def test_presets_are_records(data):
         ("sqrt(a * a)", {"a": "W"}, "kW", ""), ("a ** 2 / a", {"a": "GB"}, "B", ""), ("max(0, a)", {"a": "s"}, "s", ""),
         ("a * b", {"a": "W", "b": "h"}, "kWh", ""), ("a * b", {"a": "USD/h", "b": "day"}, "USD", ""),
         ("a * b", {"a": "MWh", "b": "gCO2e/kWh"}, "tCO2e", ""), ("a * b", {"a": "kW", "b": "USD/kWh"}, "USD/h", ""),
+        ("a * b + c * d", {"a": "TB", "b": "USD/GiB", "c": "million", "d": "USD/thousand"}, "USD", ""),
         ("a // b + a % b / b", {"a": "s", "b": "min"}, "1", ""), ("a * b * c", {"a": "1", "b": "FLOP/clock", "c": "MHz"}, "TFLOP/s", ""),
         ("a if b > 3 else 0", {"a": "s", "b": "1"}, "s", ""), ("a + 1", {"a": "GB"}, "GB", "joins B and a plain number"),
         ("a ** b", {"a": "GB", "b": "1"}, "GB", "must be a number that is written out"),
