@@ -89,7 +89,7 @@ C_CODE = (
 SCRIPTS = (
     (re.compile(r"\bnvidia-smi\b"), "nvml"),
     (re.compile(r"nvcr\.io|nvidia/cuda:|\+cu\d{2,3}\b|whl/cu\d+|nvidia-\w+-cu\d+|nvidia\.com/gpu"), "environment"),
-    (re.compile(r"TORCH_CUDA_ARCH_LIST|CUDA_ARCHITECTURES|-gencode|\bsm_\d{2,3}"), "arch-list"),
+    (re.compile(r"TORCH_CUDA_ARCH_LIST|CMAKE_CUDA_ARCH|-gencode|\bsm_\d{2,3}"), "arch-list"),
     (re.compile(r"\bNCCL_[A-Z0-9_]+\s*[=:]"), "nccl-env"),
     (re.compile(r"\bCUDA_VISIBLE_DEVICES\b"), "cuda-visible"),
 )
