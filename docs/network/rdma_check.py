@@ -279,14 +279,14 @@ def check_pci(tree: Tree, ends: list[dict], virtual: bool) -> list[dict]:
     """ACS on the bridges above GPUs and cards; mode of the IOMMU."""
     above = {part for end in ends for part in end["pci"].split("/")[:-1] if part.count(":") == 2}
     read = {name: tree.data(f"sys/bus/pci/devices/{name}/config") for name in sorted(above)}
-    readable = any(len(config) > 0x100 for config in read.values())
+    readable = sum(len(config) > 0x100 for config in read.values())
     on = [name for name, config in read.items() if (acs_control(config) or 0) & REDIRECT]
     if virtual:
         answers = [result("ACS", "unknown", "virtual machine", DO["ACS in a VM"])]
     elif not readable:
         answers = [result("ACS", "unknown", "bridges not readable", "run as root on the host")]
     else:
-        found = f"redirects on {', '.join(on)}" if on else f"{len(above)} bridges, none redirects"
+        found = f"redirects on {', '.join(on)}" if on else f"{readable} of {len(above)} bridges read, none redirects"
         answers = [result("ACS", "slow" if on else "ok", found, DO["ACS"])]
     groups = tree.names("sys/kernel/iommu_groups")
     kinds = {tree.text(f"sys/kernel/iommu_groups/{group}/type") for group in groups} - {""}
