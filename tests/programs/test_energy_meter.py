@@ -21,9 +21,9 @@ GPUS = [
 NVML = """
 static unsigned long long millijoules;
 int nvmlInit_v2(void) { return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { *handle = 0; return index == 1 ? 3 : 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { *handle = (void *)(long)index; return index == 1 ? 3 : 0; }
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *energy)
-{ *energy = millijoules += 500000; return 0; }
+{ if (handle) return 3; *energy = millijoules += 500000; return 0; }
 """
 
 
@@ -132,16 +132,16 @@ def test_older_drivers(meter, field):
 def test_the_energy_counter_beats_sampled_power(meter, tmp_path):
     (tmp_path / "nvml.c").write_text(NVML)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "nvml.so", tmp_path / "nvml.c"], check=True)
-    tools = {
-        "nvidia-smi": nvidia_smi([GPUS[0], GPUS[1].replace("500.00", "700.00").replace("0x0000000000000044", "0x0")])
-    }
+    cool = GPUS[1].replace("500.00", "700.00").replace("0x0000000000000044", "0x0")
+    tools = {"nvidia-smi": nvidia_smi([GPUS[0], cool, cool.replace("1, NVIDIA", "2, NVIDIA")])}
     result = meter(
         "--json", "--units", "100", "--unit", "token", "--", "echo", "hello", tools=tools, nvml=tmp_path / "nvml.so"
     )
     report = json.loads(result.stdout)
     assert result.stderr == "hello\n"  # the command's output does not disturb the document
     assert (report["devices"][0]["energy_j"], report["devices"][0]["method"]) == (500, "counter")
-    assert report["devices"][1]["method"] == "integral of samples"  # NVML refuses this one
+    # NVML knows the second GPU not at all and the third without a counter
+    assert [device["method"] for device in report["devices"][1:]] == ["integral of samples"] * 2
     assert report["energy_per_unit_j"] == 5
 
 
@@ -247,6 +247,15 @@ def test_a_counter_that_falls_is_a_reloaded_driver(meter, tmp_path):
     rows = [{"t": t, "power_w": 100, "energy_j": joules} for t, joules in [(0, 900), (1, 1000), (2, 50)]]
     device = json.loads(meter("--json", "--replay", samples(tmp_path / "r", *rows)).stdout)["devices"][0]
     assert (device["energy_j"], device["method"]) == (200, "integral of samples")
+
+
+def test_the_time_that_the_driver_counts_beats_samples(meter, tmp_path):
+    rows = [
+        {"t": t, "power_w": 1, "reasons": ["sw_power_cap"], "reason_s": {"sw_power_cap": s}}
+        for t, s in [(0, 7), (10, 9)]
+    ]
+    device = json.loads(meter("--json", "--replay", samples(tmp_path / "r", *rows)).stdout)["devices"][0]
+    assert device["reasons"] == {"sw_power_cap": 0.2}
 
 
 def test_a_device_that_falls_silent_is_a_finding(meter, tmp_path):
