@@ -6,9 +6,9 @@
     traffic_count.py --dry-run                 the cases and their formulas' bytes; needs no PyTorch
 
 Counted are the calls that really reach the process group, from Python and from C++ (DDP's reducer), by a dispatch
-mode that works on any model and on GPUs: `with counter_class()() as seen: step()`, then read `seen.sent`. A call of S
-bytes on n ranks counts as what a rank must send: 2(n-1)/n S for an all-reduce, (n-1)/n S for an all-gather (S: output),
-a reduce-scatter and an all-to-all (S: input), S for a send and for the root of a broadcast. The first step is not
+mode; for a model of your own: `with counter_class()() as seen: step()`, then read `seen.sent`. A call of S bytes on n
+ranks counts as what a rank must send: 2(n-1)/n S for an all-reduce, (n-1)/n S for an all-gather (S: output), a
+reduce-scatter and an all-to-all (S: input), S for a send and for the root of a broadcast. The first step is not
 counted, for DDP the first two: pipelines exchange shapes, DDP rebuilds buckets. Reported is the rank that sends most.
 
 Exit codes: 0 fine, 1 a count differs from its formula, 2 misuse or a failed run.
@@ -21,7 +21,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -274,14 +273,13 @@ def exchanged(case: str, s: Shape):
     return forward
 
 
-def worker(rank: int, s: Shape, cases: list[str], port: int, path: str) -> None:
+def worker(rank: int, s: Shape, cases: list[str], folder: Path) -> None:
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=RANKS)
     counter, results = counter_class(), {}
     for case in cases:
         step = steps(case, s, rank)
@@ -294,7 +292,7 @@ def worker(rank: int, s: Shape, cases: list[str], port: int, path: str) -> None:
         sent, calls = max(everyone, key=lambda one: sum(one[0].values()))
         results[case] = {"sent": {kind: round(size) for kind, size in sent.items()}, "calls": calls}
     if rank == 0:
-        Path(path).write_text(json.dumps(results))
+        (folder / "results").write_text(json.dumps(results))
     dist.barrier()
     os._exit(0)  # gloo's threads may abort an ordinary exit after many groups
 
@@ -303,13 +301,9 @@ def measure(s: Shape, cases: list[str]) -> dict:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     import torch.multiprocessing
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "results.json")
-        torch.multiprocessing.spawn(worker, (s, cases, port, path), nprocs=RANKS)
-        return json.loads(Path(path).read_text())
+        torch.multiprocessing.spawn(worker, (s, cases, Path(folder)), nprocs=RANKS)
+        return json.loads((Path(folder) / "results").read_text())
 
 
 def main(argv: list[str] | None = None) -> int:
