@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Run a tiny Transformer under each parallelism, count the bytes of every collective, compare with the formula.
 
-    traffic_count.py                           all cases, four CPU processes (gloo), some seconds
-    traffic_count.py --case fsdp,fsdp_keep     some of them
+    traffic_count.py [--case fsdp,fsdp_keep]   all or some cases, four CPU processes (gloo), half a minute
     traffic_count.py --dry-run                 the cases and their formulas' bytes; needs no PyTorch
 
 Counted are the calls that really reach the process group, from Python and from C++ (DDP's reducer), by a dispatch
