@@ -17,6 +17,11 @@ series:
   - title: H100 SXM
     expr: min(peak, x * bandwidth)
     values: {peak: accelerators.nvidia-h100-sxm.bf16_dense, bandwidth: accelerators.nvidia-h100-sxm.memory_bandwidth}
+  - title: measured                 # or records, joined in order of x: formulas over their columns and named values
+    topic: matmuls
+    filter: {group: H100 SXM}       # or records
+    x: intensity
+    y: rate
 points:
   - {title: ridge, x: peak / bandwidth, y: peak, values: {…}}
 
@@ -29,7 +34,7 @@ from openbook.data.problem import Problem
 from openbook.fences import base
 from openbook.fences.base import escape, tag
 from openbook.fences.chart_cache import drawn
-from openbook.fences.chart_draw import shape
+from openbook.fences.chart_draw import sample, shape
 from openbook.fences.chart_lines import read_lines
 from openbook.fences.chart_model import Chart
 from openbook.fences.chart_records import read_records
@@ -52,15 +57,21 @@ def core(root: Node, problems: list[Problem]) -> str:
     if chart is None:
         return ""
     identifier = base.identifier("chart", f"{chart.kind} {chart.caption} {chart.desc} {chart.lines}")
-    legend = tag("ul", "".join(_entry(n, group) for n, group in enumerate(chart.groups())), class_="chart-legend")
+    entries = _entries(chart)
+    legend = tag("ul", "".join(tag("li", entry) for entry in entries), class_="chart-legend") if entries else ""
     table = tag("details", tag("summary", "Values and sources") + chart.table, class_="chart-values")
-    content = drawn(chart, identifier) + (legend if len(chart.groups()) > 1 else "")
-    return tag("figure", content + table + tag("figcaption", escape(chart.caption)), class_="chart")
+    return tag(
+        "figure", drawn(chart, identifier) + legend + table + tag("figcaption", escape(chart.caption)), class_="chart"
+    )
 
 
-def _entry(n: int, group: str) -> str:
-    mark = tag("svg", shape(n % 6, 6, 6), viewBox="0 0 12 12", aria_hidden="true")
-    return tag("li", mark + escape(group))
+def _entries(chart: Chart) -> list[str]:
+    """What the legend says: groups of dots, or lines whose names are too long to stand beside them."""
+    if chart.named_below():
+        return [sample(n, line) + escape(line.title) for n, line in enumerate(chart.lines)]
+    groups = chart.groups()
+    mark = [tag("svg", shape(n % 6, 6, 6), viewBox="0 0 12 12", aria_hidden="true") for n in range(len(groups))]
+    return [one + escape(group) for one, group in zip(mark, groups)] if len(groups) > 1 else []
 
 
 render = base.formatter("chart", core)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from openbook.data.show import number
 from openbook.fences.base import escape, tag
 from openbook.fences.chart_labels import LINE, Box, place, spread, width_of
-from openbook.fences.chart_model import Chart
+from openbook.fences.chart_model import Chart, Line
 
 WIDTH = 400  # of the view box: at 360 px of a phone its text is still read
 BAR, TOP, BOTTOM, PLOT = 22, 8, 48, 300  # a bar with its gap, margins, height of a plot with two axes
@@ -42,7 +42,7 @@ class Drawn:
 
 def draw(chart: Chart, identifier: str) -> str:
     """The whole svg element; `identifier` begins the ids of its title and description."""
-    right = 12 + max((width_of(line.title) for line in chart.lines), default=0)
+    right = 12 + max((width_of(line.title) for line in chart.lines if not chart.named_below()), default=0)
     height = TOP + BOTTOM + (len(chart.bars) * BAR if chart.bars else PLOT)
     drawn = _read(_bars(chart, height) if chart.bars else _plot(chart, height, right))
     names = f"{identifier}-t {identifier}-d"
@@ -149,7 +149,10 @@ def _shapes(chart: Chart, drawn: Drawn) -> Iterator[str]:
     for n, (points, line) in enumerate(zip(drawn.lines, chart.lines)):
         d = "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in simplified(points))
         yield tag("path", d=d, class_=f"chart-line chart-{n % len(SHAPES) + 1}")
-        yield tag("text", escape(line.title), x=_n(points[-1][0] + 5), y=_n(heights[n] + 4.5), class_="chart-label")
+        if line.dots:
+            yield from (shape(n % len(SHAPES), x, y) for x, y in points)
+        if not chart.named_below():
+            yield tag("text", escape(line.title), x=_n(points[-1][0] + 8), y=_n(heights[n] + 4.5), class_="chart-label")
     groups = chart.groups() or [""]
     boxes = place(drawn.dots, [mark.label for mark in chart.marks], WIDTH, _obstacles(drawn))
     for (x, y), (left, base), mark in zip(drawn.dots, boxes, chart.marks):
@@ -171,6 +174,13 @@ def shape(n: int, x: float, y: float) -> str:
     """The mark of the n-th group around a point."""
     path = SHAPES[n].format(x=_n(x), y=_n(y), x0=_n(x - 4), y0=_n(y - 4))
     return tag("path", d=path, class_=f"chart-mark chart-{n + 1}")
+
+
+def sample(n: int, line: Line) -> str:
+    """What the n-th line looks like, for a legend."""
+    n %= len(SHAPES)
+    stroke = tag("path", d="M0 6h28", class_=f"chart-line chart-{n + 1}")
+    return tag("svg", stroke + (shape(n, 14, 6) if line.dots else ""), viewBox="0 0 28 12", class_="chart-sample", aria_hidden="true")  # fmt: skip
 
 
 def simplified(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 LINE = 15.0  # height of a line of text in the view box
 LETTER = 7.4  # width of a letter of the 13 px text, generously
 RADIUS = 6.0
+NAME_ROOM = 125.0  # at the right of a plot, for the names of its lines
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 

@@ -1,73 +1,22 @@
-"""Charts of formulas: lines over x, and points, with values from docs/data."""
-
-from collections.abc import Mapping
+"""Charts of lines over x: formulas with values from docs/data, records, and points."""
 
 from openbook.data.fields import Fields
 from openbook.data.lines import Node
-from openbook.data.load import Data, UnknownName
+from openbook.data.load import Data
 from openbook.data.model import Figure, Record
 from openbook.data.problem import Problem
-from openbook.data.show import number, rounded, unit_shown
-from openbook.expressions import Expression, ExpressionError, parse
+from openbook.data.show import number, rounded
+from openbook.expressions import Expression
 from openbook.fences.base import escape, tag
 from openbook.fences.calculator_text import formula_text
+from openbook.fences.chart_formulas import Formulas
+from openbook.fences.chart_measured import Measured, measured_table, read_measured
 from openbook.fences.chart_model import Chart, Line, Mark
 from openbook.fences.chart_scale import Axis, axis
 from openbook.fences.chart_table import chart_table
 
 SAMPLES = 120
 MOST = 6  # lines, and points of each kind of chart: as many as there are styles
-
-
-class Formulas:
-    """One series or point being read: its formulas over x and its named values."""
-
-    def __init__(self, node: Node, what: str, data: Data, problems: list[Problem]):
-        self.fields = Fields(node, what, problems)
-        self.title = self.fields.text("title", required=True, limit=40)
-        self.values: dict[str, float] = {}
-        self.sources: list[tuple[str, Record, Figure]] = []
-        self.texts: dict[str, str] = {}
-        for name, item in self.fields.mapping("values").items():
-            self._value(name, item, data)
-
-    def _value(self, name: str, item: Node, data: Data) -> None:
-        if isinstance(item.value, (int, float)) and not isinstance(item.value, bool):
-            self.values[name] = item.value
-            self.texts[name] = number(item.value)
-            return
-        try:
-            record, figure = data.figure(str(item.value))
-        except UnknownName as problem:
-            self.fields.bad(item.line, "unknown-figure", f"{self.fields.what}: {name}: {problem}")
-            return
-        value = figure.in_unit()
-        if not isinstance(value, (int, float)):
-            self.fields.bad(item.line, "no-value", f"{self.fields.what}: {item.value} holds no number")
-            return
-        self.values[name] = value
-        self.texts[name] = f"{number(value)} {unit_shown(figure.column.unit)}".strip()
-        self.sources.append((name, record, figure))
-
-    def formula(self, name: str, known: set[str]) -> Expression | None:
-        node = self.fields.take(name, required=True)
-        if node is None or isinstance(node.value, (dict, list, bool)):
-            if node is not None:
-                self.fields.bad(node.line, "wrong-type", f"{name!r} of {self.fields.what} must be a formula")
-            return None
-        try:
-            return parse(str(node.value), known | set(self.values))
-        except ExpressionError as problem:
-            self.fields.bad(node.line, "bad-formula", f"{self.fields.what}: {problem}")
-            return None
-
-    def number(self, name: str, expression: Expression, more: Mapping[str, float]) -> float | None:
-        try:
-            return expression.number({**self.values, **more})
-        except ExpressionError as problem:
-            at = ", ".join(f"{key} = {value:g}" for key, value in more.items())
-            self.fields.bad(self.fields.line(name), "bad-formula", f"{self.fields.what}: {problem}" + (f" at {at}" if at else ""))  # fmt: skip
-            return None
 
 
 def read_lines(root: Node, data: Data, problems: list[Problem]) -> Chart | None:
@@ -82,8 +31,15 @@ def read_lines(root: Node, data: Data, problems: list[Problem]) -> Chart | None:
         fields.bad(root.line, "too-many", f"a chart shows at most {MOST} series and {2 * MOST} points")
     if x is None or len(problems) > before:
         return None
-    lines, rows = [], []
+    lines: list[Line] = []
+    rows: list[tuple[Formulas, Expression]] = []
+    measured: list[Measured] = []
     for node in series:
+        if isinstance(node.value, dict) and "topic" in node.value:
+            if found := read_measured(node, x, data, problems):
+                measured.append(found)
+                lines.append(found.line)
+            continue
         one = Formulas(node, "a series", data, problems)
         expression = one.formula("expr", {"x"})
         one.fields.done()
@@ -98,7 +54,8 @@ def read_lines(root: Node, data: Data, problems: list[Problem]) -> Chart | None:
         return None
     y = axis(y_title, y_unit, heights, y_log)
     desc = desc or f"Lines of {y.label()} over {x.label()} from {number(x.least)} to {number(x.most)}: {', '.join(line.title for line in lines)}."  # fmt: skip
-    return Chart("line", caption, desc, x, y, _table(x, rows), lines=tuple(lines), marks=tuple(marks))
+    table = (_table(x, rows) if rows else "") + (measured_table(x, y, measured) if measured else "")
+    return Chart("line", caption, desc, x, y, table, lines=tuple(lines), marks=tuple(marks))
 
 
 def _x_axis(fields: Fields) -> Axis | None:
@@ -108,14 +65,24 @@ def _x_axis(fields: Fields) -> Axis | None:
     inner = Fields(node, "x", fields.problems)
     title, unit = inner.text("title", required=True, limit=60), inner.text("unit", limit=20)
     least, most = inner.number("from", required=True), inner.number("to", required=True)
-    log = bool(inner.of("log", bool, "true/false"))
+    log, binary = _log(inner)
     inner.done()
     if least is None or most is None or not title:
         return None
     if least >= most or (log and least <= 0):
         inner.bad(inner.line("to"), "bad-number", f"x goes from {least:g} to {most:g}" + (" on a logarithmic axis" if log else ""))  # fmt: skip
         return None
-    return axis(title, unit, [least, most], log, exact=True)
+    return axis(title, unit, [least, most], log, exact=True, binary=binary)
+
+
+def _log(fields: Fields) -> tuple[bool, bool]:
+    """Whether the axis is logarithmic, and whether it is named at powers of two."""
+    node = fields.take("log")
+    if node is None or isinstance(node.value, bool):
+        return bool(node and node.value), False
+    if node.value != 2:
+        fields.bad(node.line, "wrong-type", f"'log' of {fields.what} must be true, false or 2")
+    return True, True
 
 
 def _y_axis(fields: Fields) -> tuple[str, str, bool]:

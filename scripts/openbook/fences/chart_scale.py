@@ -24,11 +24,11 @@ class Axis:
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
-def axis(title: str, unit: str, values: Sequence[float], log: bool, exact: bool = False) -> Axis:
-    """An axis that holds the values; `exact`: from the first to the last of them."""
+def axis(title: str, unit: str, values: Sequence[float], log: bool, exact: bool = False, binary: bool = False) -> Axis:
+    """An axis that holds the values; `exact`: from the first to the last of them; `binary`: named at powers of two."""
     least, most = min(values), max(values)
     if log:
-        ticks = _decades(least, most)
+        ticks = _powers_of_two(least, most) if binary else _decades(least, most)
         ends = (least, most) if exact else (min(ticks[0], least), max(ticks[-1], most))
     else:
         ticks = _even(least if exact else min(0.0, least), most)
@@ -54,3 +54,9 @@ def _decades(least: float, most: float) -> list[float]:
     below = max((tick for tick in found if tick <= least * (1 + 1e-9)), default=found[0])
     above = min((tick for tick in found if tick >= most * (1 - 1e-9)), default=found[-1])
     return [tick for tick in found if below <= tick <= above]
+
+
+def _powers_of_two(least: float, most: float) -> list[float]:
+    """At most eight, with even steps between them."""
+    low, high = math.floor(math.log2(least) + 1e-9), math.ceil(math.log2(most) - 1e-9)
+    return [2.0**n for n in range(low, high + 1, math.ceil((high - low + 1) / 8))]

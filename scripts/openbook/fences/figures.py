@@ -47,7 +47,7 @@ def request_of(root: Node, data: Data, problems: list[Problem]) -> Request | Non
             fields.known("topic", name, data.topics, "topic")
         return None
     columns = _columns(fields, topic)
-    records = _sorted(fields, topic, _records(fields, topic, data))
+    records = _sorted(fields, topic, chosen_records(fields, topic, data))
     units = _units(fields, columns)
     caption = fields.text("caption", required=True, limit=200)
     head = fields.text("head", limit=60) or HEADS.get(topic.name, "Name")
@@ -69,7 +69,8 @@ def _columns(fields: Fields, topic: Topic) -> tuple[Column | str, ...]:
     return tuple(topic.columns.get(name, name) for name in dict.fromkeys(found))
 
 
-def _records(fields: Fields, topic: Topic, data: Data) -> list[Record]:
+def chosen_records(fields: Fields, topic: Topic, data: Data) -> list[Record]:
+    """Those that `records` or `filter` chooses, all where there is neither."""
     if "records" in fields.items and "filter" in fields.items:
         fields.bad(fields.line("filter"), "unknown-field", "the fence has both records and filter", "one of them")
     chosen = []

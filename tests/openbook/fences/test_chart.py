@@ -1,6 +1,7 @@
 """The `chart` fence: what is drawn, the same bytes each time, the text alternative, and what is refused with its line."""
 
 import itertools
+import math
 import re
 import shutil
 import sys
@@ -13,6 +14,7 @@ from markdown import Markdown
 from selectolax.lexbor import LexborHTMLParser
 
 from openbook import ROOT
+from openbook.data import load
 from openbook.fences import base, chart, chart_cache
 from openbook.fences.chart_draw import simplified
 from openbook.fences.chart_labels import LINE, place, spread
@@ -49,6 +51,36 @@ series:
 points:
   - {title: ridge, x: peak / 3.35, y: peak, values: {peak: chips.one.bf16_dense}}
 """
+MEASURED = """\
+kind: line
+x: {title: Rows, from: 1, to: 4096, log: 2}
+y: {title: Share of peak, unit: "%"}
+caption: Measured and modelled
+series:
+  - title: model
+    expr: 100 * x / (x + half)
+    values: {half: 64}
+  - title: One
+    topic: runs
+    filter: {group: Chip One}
+    x: rows
+    y: 100 * rate / peak
+    values: {peak: chips.one.bf16_dense}
+"""
+RUNS = """\
+topic: runs
+about: Rates by rows.
+limit_months: 18
+columns:
+  rows: {title: Rows, unit: "1"}
+  rate: {title: Rate, unit: TFLOP/s}
+sources:
+  run: {title: A run, url: "https://example.org/run", kind: measured, by: us, dated: "2026-11-30", read: 2026-11-30}
+records:
+  - {id: b, name: 256 rows, group: Chip One, figures: {rows: {value: 256, source: run}, rate: {value: 494.7, source: run, condition: warm}}}
+  - {id: a, name: 16 rows, group: Chip One, figures: {rows: {value: 16, source: run}, rate: {value: 98.94, source: run}}}
+  - {id: c, name: 4096 rows, group: Chip Two, figures: {rows: {value: 4096, source: run}}}
+"""
 BODIES = {"bar": BAR, "scatter": SCATTER, "line": LINE_BODY}
 CLASSES = re.compile(r"\.(chart-[a-z0-9]+)")
 
@@ -58,6 +90,13 @@ def folder(tmp_path, monkeypatch):
     """The cache of these tests."""
     monkeypatch.setattr(chart_cache, "FOLDER", tmp_path / "charts")
     return tmp_path / "charts"
+
+
+@pytest.fixture
+def runs(data, tmp_path):
+    """Beside the chips, a topic with a record a point."""
+    (tmp_path / "runs.yml").write_text(RUNS)
+    assert load.load().findings == ()
 
 
 def markdown() -> Markdown:
@@ -100,6 +139,67 @@ def test_dots_and_lines_are_named_directly(data):
     ]
     path = tree.css_first(".chart-line").attributes["d"]
     assert path.count("L") <= 3, "a roofline is two straight parts"
+
+
+def test_records_are_dots_joined_in_order_of_x(runs):
+    tree = tree_of(MEASURED)
+    assert [node.attributes["class"] for node in tree.css(".chart-svg .chart-mark")] == ["chart-mark chart-2"] * 2
+    one = tree.css(".chart-svg .chart-line")[1]
+    dots = [re.match(r"M([\d.]+) ([\d.]+)h8", node.attributes["d"]) for node in tree.css(".chart-svg .chart-mark")]
+    ends = [(float(dot[1]) + 4, float(dot[2]) + 4) for dot in dots]
+    assert one.attributes["d"] == "M" + "L".join(f"{x:g} {y:g}" for x, y in ends)
+    assert ends[0][0] < ends[1][0] and ends[0][1] > ends[1][1]
+    ticks = [text for text in texts(tree, ".chart-svg .chart-tick") if text in ("1", "4", "16", "4,096")]
+    assert ticks == ["1", "4", "16", "4,096"], "named at powers of two"
+
+
+def test_the_table_of_records_shows_what_was_computed_from_what(runs):
+    formulas, records = tree_of(MEASURED).css(".chart-table")
+    assert texts(formulas, "tbody th") == ["model"]
+    assert texts(records, "thead th")[2:4] == ["Rows", "Share of peak (%)"]
+    assert [texts(row, "th, td")[:5] for row in records.css("tbody tr")] == [
+        ["16 rows", "One", "16", "10", "Rows 16; Rate 98.94 TFLOP/s"],
+        ["256 rows", "One", "256", "50", "Rows 256; Rate 494.7 TFLOP/s (warm)"],
+    ]
+    assert [node.attributes["href"] for node in records.css("tbody tr:first-child a")] == [
+        "https://example.org/run",
+        "https://example.org/chip",
+    ]
+
+
+def test_lines_are_named_in_a_legend_where_there_is_no_room_beside_them(runs):
+    assert texts(tree_of(MEASURED), ".chart-legend li") == ["model", "One"], "they end at different x"
+    ending = MEASURED.replace("to: 4096", "to: 256")
+    assert texts(tree_of(ending), ".chart-legend li") == []
+    assert sorted(texts(tree_of(ending), ".chart-label")) == ["One", "model"]
+    long = ending.replace("title: One", "title: One with a long name")
+    tree = tree_of(long)
+    assert texts(tree, ".chart-legend li") == ["model", "One with a long name"] and not tree.css(".chart-label")
+    first, second = tree.css(".chart-legend .chart-sample")
+    assert not first.css(".chart-mark") and second.css_first(".chart-mark").attributes["class"] == "chart-mark chart-2"
+
+
+@pytest.mark.parametrize(
+    "old, new, line, rule, words",
+    [
+        ("topic: runs", "topic: run", 10, "unknown-topic", "'run'"),
+        ("group: Chip One", "group: Chip Three", 11, "unknown-group", "Chip Three"),
+        ("group: Chip One", "group: Chip Two", 10, "empty-chart", "0 records have values"),
+        ("filter: {group: Chip One}", "records: [a, c]", 11, "no-value", "c has no number for rate"),
+        ("filter: {group: Chip One}", "records: [a, d]", 11, "unknown-record", "'d'"),
+        ("filter: {group: Chip One}", "records: [a]", 10, "empty-chart", "takes 2 to"),
+        ("x: rows", "x: row", 12, "bad-formula", "did you mean 'rows'?"),
+        ("x: rows", "x: rows / 100", 12, "bad-number", "a: x is 0.16, outside the axis"),
+        ("y: 100 * rate", "y: 1 / (rows - 16) * rate", 13, "bad-formula", "division by zero"),
+        ("    x: rows\n", "", 9, "missing-field", "'x'"),
+        ("x: rows", "x: rows\n    expr: x", 13, "unknown-field", "'expr'"),
+        ("log: 2", "log: 3", 2, "wrong-type", "true, false or 2"),
+    ],
+)
+def test_what_is_wrong_with_records_is_said_with_its_line(runs, old, new, line, rule, words):
+    assert old in MEASURED
+    found = problems_of(MEASURED.replace(old, new, 1))
+    assert any(at == line and name == rule and words in message for at, name, message in found), found
 
 
 def test_an_announced_chip_is_called_so(data):
@@ -235,6 +335,13 @@ def test_an_axis_holds_its_values_and_few_ticks(values, log):
 def test_an_even_axis_begins_at_zero():
     made = axis("t", "", [80, 1410], log=False)
     assert made.ticks == (0, 500, 1000, 1500) and made.least == 0
+
+
+@given(st.floats(0.01, 1e9), st.floats(1, 1e9))
+def test_powers_of_two_are_few(least, factor):
+    ticks = axis("t", "", [least, least * factor], log=True, exact=True, binary=True).ticks
+    assert len(ticks) <= 8 and all(math.log2(tick).is_integer() for tick in ticks)
+    assert factor < 4 or ticks
 
 
 @given(st.lists(st.floats(0, 300), max_size=6))
