@@ -24,8 +24,9 @@ import sys
 from pathlib import Path
 
 GPU_CLASSES = {"0x10de": ("0x0302", "0x0300"), "0x1002": ("0x0380", "0x1200", "0x0302")}  # vendor → PCI classes
-PROVIDERS = {"mlx5_core": "mlx5", "efa": "efa", "bnxt_en": "bnxt_re", "ice": "irdma", "ionic": "ionic"}
-FOLDERS = ("usr/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")  # of libraries
+PROVIDERS = {"mlx5_core": "mlx5", "efa": "efa", "bnxt_en": "bnxt_re", "ice": "irdma", "i40e": "irdma", "ionic": "ionic"}
+# folders of libraries; the last is this Python's own, as in a conda environment
+FOLDERS = ("usr/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", f"{sys.prefix[1:]}/lib")
 REDIRECT = 0x04 | 0x08 | 0x20  # ACS control: request and completion redirect, egress control (Linux, pci_regs.h)
 IPC_LOCK = 14  # include/uapi/linux/capability.h
 DO = {
@@ -39,7 +40,7 @@ DO = {
     "other": "restart the container after a reload of the driver; else dmesg on the host",
     "library": "in the image: apt-get install ibverbs-providers, dnf install libibverbs; EFA: the EFA installer",
     "memory": "Docker --ulimit memlock=-1; Slurm LimitMEMLOCK=infinity for slurmd; login: limits.conf",
-    "memory in a pod": "IPC_LOCK is effective for root only: run as root, or LimitMEMLOCK=infinity for containerd",
+    "memory in a pod": "capabilities.add IPC_LOCK, effective for root only; or LimitMEMLOCK=infinity for containerd",
     "nvidia": "open driver and kernel 5.12 or later; or, with the vendor's RDMA drivers, modprobe nvidia-peermem",
     "amd": "CONFIG_PCI_P2PDMA=y and CONFIG_DMABUF_MOVE_NOTIFY=y in the kernel, or the card vendor's peer memory module",
     "distance": "use the card on the GPU's PCIe switch; NCCL_NET_GDR_LEVEL=PHB only after measuring both",
@@ -47,7 +48,9 @@ DO = {
     "distance on ARM": "with NVLink-C2C NCCL uses GPUDirect across the CPU all the same (NCCL_NET_GDR_C2C)",
     "ACS": "off in the BIOS, or pci=config_acs=, or setpci at each boot; a host of virtual machines needs it",
     "ACS in a VM": "matter of its host: ACS with direct translated P2P, ATS on in the card",
+    "ACS on ARM": "Grace has a pattern of its own: rdma_topo check, of recent rdma-core",
     "IOMMU": "bare metal: boot with iommu=pt, or switch it off in the BIOS",
+    "IOMMU on ARM": "Grace with data direct wants it on; else iommu.passthrough=1 on bare metal",
 }
 
 
@@ -72,7 +75,7 @@ class Tree:
         """Names in a folder, mlx5_2 before mlx5_10; [] where there is none."""
         folder = self.root / path
         names = os.listdir(folder) if folder.is_dir() else []
-        return sorted(names, key=lambda name: [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", name)])
+        return sorted(names, key=lambda name: [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", name)])
 
     def has(self, path: str) -> bool:
         there = (self.root / path).exists()
@@ -114,15 +117,27 @@ def result(layer: str, status: str, found: str, do: str = "") -> dict:
     return {"layer": layer, "status": status, "found": found, "do": do if status != "ok" else ""}
 
 
-def gids(tree: Tree, at: str) -> list[dict]:
-    """GIDs of a port that are not zero; `here`: their interface is in this network namespace."""
+def addresses(tree: Tree) -> set[str]:
+    """IP addresses of this network namespace in the form of GIDs, in which IPv4 is the end of ::ffff:0:0/96."""
+    found = {":".join(re.findall("....", line[:32])) for line in tree.text("proc/net/if_inet6").splitlines()}
+    for address in re.findall(r"\|-- ((?:\d+\.){3}\d+)\s+/32 host LOCAL", tree.text("proc/net/fib_trie")):
+        a, b, c, d = (int(part) for part in address.split("."))
+        found.add(f"{'0000:' * 5}ffff:{a:02x}{b:02x}:{c:02x}{d:02x}")
+    return found
+
+
+def gids(tree: Tree, at: str, own: set[str]) -> list[dict]:
+    """GIDs of a port that are not zero; `here`: their address is one of this network namespace's own.
+
+    Names do not tell: a pod's eth0 is not the host's. They count only where /proc/net cannot be read.
+    """
     found = []
-    for index in tree.names(f"{at}/gids"):
+    for index in filter(str.isdecimal, tree.names(f"{at}/gids")):
         gid = tree.text(f"{at}/gids/{index}")
         if gid.strip("0:"):
             kind, netdev = (tree.text(f"{at}/gid_attrs/{what}/{index}") for what in ("types", "ndevs"))
-            entry = {"index": int(index), "gid": gid, "type": kind, "netdev": netdev}
-            found.append({**entry, "here": bool(netdev) and tree.has(f"sys/class/net/{netdev}")})
+            here = gid in own if own else bool(netdev) and tree.has(f"sys/class/net/{netdev}")
+            found.append({"index": int(index), "gid": gid, "type": kind, "netdev": netdev, "here": here})
     return found
 
 
@@ -130,7 +145,7 @@ def cards(tree: Tree) -> list[dict]:
     """Each RDMA device with driver, PCI place, verbs file and ports."""
     verbs = "sys/class/infiniband_verbs"
     files = {tree.text(f"{verbs}/{name}/ibdev"): name for name in tree.names(verbs)}
-    found = []
+    found, own = [], addresses(tree)
     for name in tree.names("sys/class/infiniband"):
         base = f"sys/class/infiniband/{name}"
         card = {"name": name, "pci": tree.real(f"{base}/device"), "numa": tree.text(f"{base}/device/numa_node")}
@@ -139,7 +154,7 @@ def cards(tree: Tree) -> list[dict]:
         for port in tree.names(f"{base}/ports"):
             at = f"{base}/ports/{port}"
             keys = {key: tree.text(f"{at}/{key}") for key in ("state", "rate", "link_layer")}
-            card["ports"].append({"port": port, **keys, "gids": gids(tree, at)})
+            card["ports"].append({"port": port, **keys, "gids": gids(tree, at, own)})
         found.append(card)
     return found
 
@@ -168,7 +183,7 @@ def distance(gpu: dict, card: dict) -> str:
 def acs_control(config: bytes) -> int | None:
     """ACS control register of a bridge's configuration space (PCI extended capability 0x000D); None without one."""
     at = 0x100
-    for _ in range(64):  # more than any device has; a broken chain ends, too
+    for _ in range(64 if len(config) > at else 0):  # more than any device has; a broken chain ends, too
         head = int.from_bytes(config[at : at + 4], "little")
         if head & 0xFFFF == 0x000D:
             return int.from_bytes(config[at + 6 : at + 8], "little")
@@ -196,9 +211,12 @@ def check_cards(tree: Tree, all_cards: list[dict], pod: bool) -> list[dict]:
     roce = [(name, port["gids"]) for name, port in ports if port["link_layer"] == "Ethernet" and name not in down]
     bad = []
     for name, table in roce:
-        foreign = sorted({gid["netdev"] for gid in table if gid["netdev"] and not gid["here"]})
-        if not any("v2" in gid["type"] and gid["here"] and not gid["gid"].startswith("fe80") for gid in table):
-            why = f"{foreign[0]} is in another network namespace" if foreign else "no RoCE v2 GID with an address"
+        table = [gid for gid in table if not gid["gid"].startswith("fe80")]  # link-local: no address was given
+        foreign = sorted({gid["netdev"] for gid in table if not gid["here"]})
+        if not any("v2" in gid["type"] and gid["here"] for gid in table):
+            why = "no RoCE v2 GID with an address"
+            if foreign:
+                why = f"the address of {foreign[0] or 'its interface'} is in another network namespace"
             bad.append(f"{name}: {why}")
     if roce:
         found = [f"RoCE v2 with an address on {len(roce) - len(bad)} of {len(roce)} ports", *bad]
@@ -227,7 +245,7 @@ def check_library(tree: Tree, all_cards: list[dict]) -> dict:
 
 def check_memory(tree: Tree, pod: bool) -> dict:
     """Limit of locked memory of this process, and CAP_IPC_LOCK, which lifts it in the first user namespace only."""
-    line = re.search(r"Max locked memory\s+(\S+)", tree.text("proc/self/limits"))
+    line = re.search(r"Max locked memory\s+(unlimited|\d+)", tree.text("proc/self/limits"))
     caps = re.search(r"CapEff:\s+([0-9a-f]+)", tree.text("proc/self/status"))
     if not line or line[1] == "unlimited":
         return result("locked memory", "ok" if line else "unknown", "unlimited" if line else "/proc is not readable")
@@ -276,7 +294,8 @@ def check_topology(tree: Tree, all_gpus: list[dict], all_cards: list[dict], virt
 
 
 def check_pci(tree: Tree, ends: list[dict], virtual: bool) -> list[dict]:
-    """ACS on the bridges above GPUs and cards; mode of the IOMMU."""
+    """ACS on the bridges above GPUs and cards; mode of the IOMMU. Not judged on ARM: Grace needs both in part."""
+    arm = "CPU implementer" in tree.text("proc/cpuinfo")
     above = {part for end in ends for part in end["pci"].split("/")[:-1] if part.count(":") == 2}
     read = {name: tree.data(f"sys/bus/pci/devices/{name}/config") for name in sorted(above)}
     readable = sum(len(config) > 0x100 for config in read.values())
@@ -287,13 +306,15 @@ def check_pci(tree: Tree, ends: list[dict], virtual: bool) -> list[dict]:
         answers = [result("ACS", "unknown", "bridges not readable", "run as root on the host")]
     else:
         found = f"redirects on {', '.join(on)}" if on else f"{readable} of {len(above)} bridges read, none redirects"
-        answers = [result("ACS", "slow" if on else "ok", found, DO["ACS"])]
+        worse = "unknown" if arm else "slow"
+        answers = [result("ACS", worse if on else "ok", found, DO["ACS on ARM" if arm else "ACS"])]
     groups = tree.names("sys/kernel/iommu_groups")
     kinds = {tree.text(f"sys/kernel/iommu_groups/{group}/type") for group in groups} - {""}
     words = " ".join(word for word in tree.text("proc/cmdline").split() if "iommu" in word)
     found = f"{len(groups)} groups, type {', '.join(sorted(kinds)) or 'none'}; command line: {words or 'nothing'}"
     translated = not virtual and any(kind.startswith("DMA") for kind in kinds)
-    return [*answers, result("IOMMU", "slow" if translated else "ok", found, DO["IOMMU"])]
+    worse = "unknown" if arm else "slow"
+    return [*answers, result("IOMMU", worse if translated else "ok", found, DO["IOMMU on ARM" if arm else "IOMMU"])]
 
 
 def examine(tree: Tree, only: list[str]) -> dict:
@@ -303,7 +324,10 @@ def examine(tree: Tree, only: list[str]) -> dict:
         raise ValueError(f"--device {', '.join(only)}: no such card; {', '.join(card['name'] for card in all_cards)}")
     all_cards = [card for card in all_cards if not only or card["name"] in only]
     virtual = bool(re.search(r"^flags\s*:.*\bhypervisor\b", tree.text("proc/cpuinfo"), re.M))
-    pod = any(tree.has(f"{at}run/secrets/kubernetes.io") for at in ("", "var/"))
+    token = "run/secrets/kubernetes.io"
+    if tree.live and "KUBERNETES_SERVICE_HOST" in os.environ:  # a pod may be without the token
+        tree.files.setdefault(token, b"")
+    pod = tree.has(token) or tree.has(f"var/{token}") or token in tree.files
     layers = check_cards(tree, all_cards, pod)
     layers += [check_library(tree, all_cards), check_memory(tree, pod), check_gpudirect(tree, all_gpus)]
     layers += [check_topology(tree, all_gpus, all_cards, virtual)] if all_gpus and all_cards else []
@@ -335,6 +359,7 @@ def main() -> int:
             tree.save(options.record)
     except (ValueError, OSError) as error:
         parser.error(str(error))
+    sys.stdout.reconfigure(errors="replace")  # a locale without arrows
     if options.json:
         print(json.dumps(report, indent=2))
         return 1 if report["first"] else 0
@@ -347,4 +372,16 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    except OSError as error:  # standard output is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(f"rdma_check.py: {error}", file=sys.stderr)
+        code = 2
+    sys.exit(code)

@@ -15,6 +15,13 @@ OTHER = "libibverbs/libefa-rdmav34.so"
 LIMITS = "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         {0}  {0}  bytes\n"
 NO_CAPS, DOCKER_ROOT = "00000000a80425fb", "00000000a80465fb"  # the second has CAP_IPC_LOCK, bit 14
 SWITCH = "pci0000:00/0000:00:01.0/0000:01:00.0"
+FIB_TRIE = """Main:
+  +-- 10.1.0.0/16 2 0 2
+     |-- 10.1.0.0
+        /16 link UNICAST
+     |-- {}
+        /32 host LOCAL
+"""
 ZERO = ":".join(["0000"] * 8)
 IPV4 = "0000:0000:0000:0000:0000:ffff:0a01:0105"
 
@@ -47,6 +54,7 @@ class Machine:
                     self.write(f"{port}/gid_attrs/types/{index}", "RoCE v2" if link == "Ethernet" else "IB/RoCE v1")
                     self.write(f"{port}/gid_attrs/ndevs/{index}", f"eth{n + 1}")
             self.write(f"sys/class/net/eth{n + 1}", "")
+        self.addresses("10.1.1.5")
         self.root_port(0)
         self.write("sys/kernel/iommu_groups/0/type", "identity")
         self.write("sys/module/nvidia_peermem", "")
@@ -88,6 +96,11 @@ class Machine:
         self.write("proc/self/limits", LIMITS.format(limit))
         self.write("proc/self/status", f"Name:\tpython3\nCapEff:\t{caps}\n")
         self.write("proc/self/uid_map", uid_map)
+
+    def addresses(self, v4: str, v6: str = "00000000000000000000000000000001") -> None:
+        """What /proc/net shows in a network namespace with these two addresses."""
+        self.write("proc/net/fib_trie", FIB_TRIE.format(v4))
+        self.write("proc/net/if_inet6", f"{v6} 01 80 10 80       lo\n")
 
     def remove(self, path: str) -> None:
         full = self.root / path
@@ -171,10 +184,21 @@ def test_ports_down_and_choice_of_cards(machine):
     assert done.returncode == 2 and "no such card" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_interface_in_another_namespace(machine):
-    machine.remove("sys/class/net")
+def test_address_of_another_namespace_behind_the_same_name(machine):
+    machine.addresses("172.17.0.2")  # the container's own eth1; that of the GIDs is the host's
     layer = machine.report(1)["GID"]
-    assert layer["status"] == "missing" and "eth1 is in another network namespace" in layer["found"]
+    assert layer["status"] == "missing" and "the address of eth1 is in another network namespace" in layer["found"]
+    for n in range(2):
+        machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/gids/1", "2001:0db8:0000:0000:0000:0000:0000:0007")
+    machine.addresses("172.17.0.2", "20010db8000000000000000000000007")
+    assert machine.report(0)["GID"]["status"] == "ok"
+
+
+def test_without_proc_net_the_interface_counts(machine):
+    machine.remove("proc/net")
+    assert machine.report(0)["GID"]["status"] == "ok"
+    machine.remove("sys/class/net")
+    assert machine.report(1)["GID"]["status"] == "missing"
 
 
 def test_no_address_leaves_only_link_local_gids(machine):
@@ -188,6 +212,15 @@ def test_library_or_its_provider_is_missing(machine, gone):
     machine.remove(f"usr/lib/x86_64-linux-gnu/{gone}")
     layer = machine.report(1)["library"]
     assert layer["status"] == "missing" and "ibverbs-providers" in layer["do"]
+
+
+def test_libraries_of_a_conda_environment(machine):
+    (machine.root / "opt/conda").mkdir(parents=True)
+    shutil.move(machine.root / "usr/lib/x86_64-linux-gnu", machine.root / "opt/conda/lib")
+    code = "import runpy, sys; sys.prefix = '/opt/conda'; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [sys.executable, "-I", "-S", "-c", code, PROGRAM, "--root", machine.root]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    assert "OK      library       libibverbs with mlx5" in done.stdout, done.stdout + done.stderr
 
 
 def test_gpudirect_ways(machine):
@@ -250,6 +283,21 @@ def test_acs_and_iommu(machine):
     assert machine.report(0)["ACS"]["status"] == "unknown"
 
 
+def test_acs_and_iommu_are_not_judged_on_grace(machine):
+    machine.write("proc/cpuinfo", "CPU implementer\t: 0x41\n")
+    machine.root_port(0x1D)
+    machine.write("sys/kernel/iommu_groups/0/type", "DMA-FQ")
+    report = machine.report(0)
+    assert report["ACS"]["status"] == report["IOMMU"]["status"] == "unknown" and "rdma_topo" in report["ACS"]["do"]
+
+
+def test_broken_record(machine):
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/gids/²", IPV4)
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/gids/x", IPV4)
+    machine.write("proc/self/limits", "Max locked memory  much  much  bytes\n")
+    assert machine.report(0)["locked memory"]["status"] == "unknown"
+
+
 def test_record_is_judged_like_the_machine(machine, tmp_path):
     machine.remove("dev/infiniband/uverbs1")
     machine.report(1, "--record", tmp_path / "kept")
@@ -263,3 +311,32 @@ def test_this_machine_and_text(machine):
     done = run("--root", machine.root)
     assert done.returncode == 0 and done.stdout.endswith("first to repair: nothing in the layers that can be seen\n")
     assert run("--root", "/no/such/folder").returncode == 2
+
+
+def test_pod_without_a_token():
+    command = [sys.executable, "-I", "-S", str(PROGRAM), "--json"]
+    done = subprocess.run(
+        command, capture_output=True, env={**os.environ, "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, timeout=60
+    )
+    assert json.loads(done.stdout)["pod"] is True
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_locale_without_arrows(machine, encoding):
+    machine.memory("65536")
+    command = [sys.executable, "-S", str(PROGRAM), "--root", str(machine.root)]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, capture_output=True, env=env, timeout=60)
+    assert done.returncode == 1 and b"first to repair: locked memory" in done.stdout, done.stderr
+
+
+def test_output_that_cannot_be_written(machine):
+    command = [sys.executable, "-I", "-S", str(PROGRAM), "--root", str(machine.root), "--json"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert done.returncode == 1 and done.stderr == ""
