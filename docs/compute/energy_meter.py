@@ -30,6 +30,7 @@ REASONS = ["gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdo
 REASONS += ["sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"]
 FAULTS = re.compile("slowdown|thermal|thrm|prochot|throttled")
 NVIDIA = "index name power.draw enforced.power.limit power.default_limit clocks.sm temperature.gpu temperature.memory"
+NUMBERS = ["t", "energy_j", "wrap_j", "power_w", "limit_w", "default_w", "clock_mhz", "temp_c", "memory_c"]
 TIMED = ["sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"]
 
 
@@ -42,7 +43,8 @@ def number(value) -> float | None:
 def output(*command: str) -> str:
     """What a tool prints, nothing if it fails or hangs."""
     try:
-        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=15)
+        printed = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=15)
+        return printed.decode("utf-8", "replace")
     except (OSError, subprocess.SubprocessError):
         return ""
 
@@ -92,7 +94,8 @@ def amd_smi() -> list[dict]:
         parts = ("power", "temperature", "clock", "energy", "throttle")  # "N/A" where there is nothing
         power, heat, clock, energy, throttle = (gpu.get(p) if isinstance(gpu.get(p), dict) else {} for p in parts)
         ending, states = "_violation_status", {**power, **throttle}
-        reasons = [key[: -len(ending)] for key in states if key.endswith(ending) and states[key] == "ACTIVE"]
+        status = {key[: -len(ending)]: json.dumps(state) for key, state in states.items() if key.endswith(ending)}
+        reasons = [key for key in status if '"ACTIVE"' in status[key]]  # one word, or words by partition
         reasons += ["throttled"] if power.get("throttle_status") == "THROTTLED" else []
         row = {"device": f"amd:{gpu.get('gpu')}", "name": "AMD GPU", "reasons": reasons}
         row.update(power_w=number(power.get("socket_power")), clock_mhz=number((clock.get("gfx_0") or {}).get("clk")))
@@ -160,22 +163,43 @@ class Meter:
         """Samples from just before the command starts to just after it ends, and its exit code."""
         rows, code = self.take(), None
         if not chosen(rows, self.args):
-            return [], 0
+            return rows, 0
         command, out = self.args.command or ["sleep", str(self.args.seconds)], sys.stderr if self.args.json else None
         child = subprocess.Popen(command, stdout=out)
+        signal.signal(signal.SIGINT, lambda *_: None)  # the command got it, too, and its end is reported
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())  # a batch system's time limit
         while code is None:
             try:
                 code = child.wait(self.args.interval)
             except subprocess.TimeoutExpired:
                 rows += self.take()
-            except KeyboardInterrupt:  # the command got the signal, too
-                code = child.wait()
         return rows + self.take(), code if code >= 0 else 128 - code
 
 
 def chosen(rows: list[dict], args: argparse.Namespace) -> list[dict]:
     """The samples of the devices that are asked for."""
     return [row for row in rows if not args.devices or row["device"] in args.devices]
+
+
+def recorded(path: Path) -> list[dict]:
+    """The samples of a file in order of time; ValueError names the first line that is none."""
+    if not path.stat().st_size and not path.is_fifo():
+        raise ValueError(f"{path}: no samples in it")
+    rows = []
+    for count, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            values = [row.get(key) for key in NUMBERS] + list((row.get("reason_s") or {}).values())
+            texts = [row["device"], row["name"], *(row.get("reasons") or [])]
+            good = all(value is None or math.isfinite(value) for value in values) and row["t"] is not None
+            if not good or not all(isinstance(text, str) for text in texts):
+                raise ValueError
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+            raise ValueError(f"{path}: line {count} is not a sample of this program") from None
+        rows.append(row)
+    return sorted(rows, key=lambda row: row["t"])
 
 
 def summary(rows: list[dict]) -> dict:
@@ -198,10 +222,10 @@ def summary(rows: list[dict]) -> dict:
     report.update(peak_w=max(watts, default=None), limit_w=first.get("limit_w"), default_w=first.get("default_w"))
     report["clock_mhz"] = {"mean": round(sum(clocks) / len(clocks)), "min": round(min(clocks))} if clocks else None
     report.update(temp_c=max(heat, default=None), memory_c=max(memory, default=None))
-    active = [reason for row in rows for reason in row.get("reasons", [])]
+    active = [reason for row in rows for reason in row.get("reasons") or []]
     shares = {reason: active.count(reason) / len(rows) for reason in active}
-    for reason, value in last.get("reason_s", {}).items():  # the driver's own clock beats the samples
-        before = first.get("reason_s", {}).get(reason)
+    for reason, value in (last.get("reason_s") or {}).items():  # the driver's own clock beats the samples
+        before = (first.get("reason_s") or {}).get(reason)
         if seconds and before is not None and value > before:
             shares[reason] = min((value - before) / seconds, 1)
     report["reasons"] = {reason: round(share, 3) for reason, share in sorted(shares.items()) if share > 0}
@@ -212,7 +236,7 @@ def analyse(rows: list[dict], args: argparse.Namespace) -> dict:
     """The whole report of recorded samples, with what somebody should look at."""
     names = dict.fromkeys(row["device"] for row in rows)
     devices = [summary([row for row in rows if row["device"] == name]) for name in names]
-    end, found = max(row["t"] for row in rows), []
+    end, found, most = max(row["t"] for row in rows), [], max(device["samples"] for device in devices)
     total = sum(device["energy_j"] for device in devices if not device["device"].startswith("rapl:psys"))
     report = {"program": "energy_meter", "seconds": round(end, 3), "devices": devices, "energy_j": round(total, 3)}
     report["mean_w"] = round(total / end, 2) if end else 0
@@ -225,7 +249,7 @@ def analyse(rows: list[dict], args: argparse.Namespace) -> dict:
                 found.append(f"{name}: {reason} {share:.0%} of the time, hottest {device['temp_c']} °C")
         if limit and default and limit < default - 1:
             found.append(f"{name}: power limit {limit:g} W, default {default:g} W")
-        if device["last_t"] < end * 0.9:
+        if device["last_t"] < end * 0.9 and device["samples"] < most:
             found.append(f"{name}: no sample after {device['last_t']:.0f} s of {end:.0f} s")
     return dict(report, findings=found)
 
@@ -271,21 +295,23 @@ def main() -> int:
         parser.error("--units, --interval and --seconds must be numbers above 0")
     if args.command and not shutil.which(args.command[0]):
         parser.error(f"command not found: {args.command[0]}")
+    if args.record and args.record.is_file() and args.record.stat().st_size:
+        parser.error(f"{args.record} exists and is not overwritten: give another name")
     meter, code = Meter(args), 0
     try:
         if args.record:  # fails now rather than after the run
-            args.record.write_text("")
+            args.record.open("a").close()
         if args.replay:
-            rows = [json.loads(line) for line in args.replay.read_text().splitlines() if line.strip()]
-            if not all(isinstance(row, dict) and {"t", "device", "name"} <= set(row) for row in rows):
-                raise ValueError("not a recording of this program")
+            rows = recorded(args.replay)
         else:
             rows, code = (meter.take(), 0) if args.dry_run else meter.watch()
         if args.record:
             args.record.write_text("".join(json.dumps(row) + "\n" for row in rows))
     except (OSError, ValueError) as error:
-        parser.error(f"{args.replay or args.record or ''}: {error}")
-    rows = chosen(rows, args)
+        parser.error(str(error))
+    names, rows = dict.fromkeys(row["device"] for row in rows), chosen(rows, args)
+    if names and not rows:
+        parser.error(f"no such device: {', '.join(args.devices)}; there are {', '.join(names)}")
     if not rows:
         missing = "no nvidia-smi, amd-smi or rocm-smi that answers, and no RAPL zone"
         parser.error(f"nothing to read: {'; '.join(meter.notes) or missing}. --replay works anywhere")
@@ -297,4 +323,6 @@ def main() -> int:
 if __name__ == "__main__":
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # a terminal without the degree sign
     sys.exit(main())

@@ -100,10 +100,59 @@ def test_nothing_runs_where_nothing_can_be_read(meter, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("text", ["not json", "[1]", '{"t": 1}'])
+BROKEN = ['"t": "x"', '"t": NaN', '"t": null', '"t": 1e999', '"t": 0, "power_w": "many"', '"t": 0, "device": ["a"]']
+BROKEN += ['"t": 0, "reasons": [1]', '"t": 0, "reason_s": [1]', '"t": 0, "reason_s": {"a": "b"}']
+
+
+@pytest.mark.parametrize("text", ["not json", "[1]", '{"t": 1}', "[" * 9999, "\0\xff"])
 def test_a_file_that_is_no_recording(meter, tmp_path, text):
-    (tmp_path / "x").write_text(text)
-    assert "Traceback" not in meter("--replay", tmp_path / "x", code=2).stderr
+    (tmp_path / "x").write_bytes(text.encode("latin-1"))
+    assert "line 1 is not a sample" in meter("--replay", tmp_path / "x", code=2).stderr
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_line_is_named(meter, tmp_path, broken):
+    good = '{"t": 0, "device": "a", "name": "b", "power_w": 1}'
+    (tmp_path / "x").write_text(f'{good}\n\n{{"device": "a", "name": "b", {broken}}}\n')
+    result = meter("--replay", tmp_path / "x", code=2)
+    assert "line 3 is not a sample" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_an_empty_file_and_an_endless_one(meter, tmp_path):
+    (tmp_path / "x").touch()
+    assert "no samples in it" in meter("--replay", tmp_path / "x", code=2).stderr
+    assert "no samples in it" in meter("--replay", "/dev/zero", code=2).stderr
+
+
+def test_mark_of_byte_order_nulls_and_disorder_are_read(meter, tmp_path):
+    rows = ['{"t": 2, "device": "a", "name": "b", "power_w": 300, "reasons": null, "reason_s": null}']
+    rows += ['{"t": 0, "device": "a", "name": "b", "power_w": 100}']
+    (tmp_path / "x").write_text("\ufeff" + "\r\n".join(rows), encoding="utf-8")
+    assert json.loads(meter("--json", "--replay", tmp_path / "x").stdout)["energy_j"] == 400
+
+
+def test_no_file_is_overwritten(meter, tmp_path):
+    file = samples(tmp_path / "r", {"t": 0, "power_w": 100})
+    before = file.read_text()
+    assert "not overwritten" in meter("--replay", file, "--record", file, code=2).stderr
+    assert file.read_text() == before
+
+
+def test_a_device_that_is_not_there(meter, tmp_path):
+    message = meter("--devices", "nvidia:7", "--dry-run", powercap=zones(tmp_path / "p", 5), code=2).stderr
+    assert "no such device: nvidia:7; there are rapl:package-0" in message
+
+
+def test_a_terminal_without_the_degree_sign():
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run([sys.executable, PROGRAM, "--replay", SAMPLE], capture_output=True, text=True, env=env)
+    assert (result.returncode, result.stderr) == (1, "")
+
+
+def test_a_file_that_cannot_be_run(meter, tmp_path):
+    (tmp_path / "x").write_text("text")
+    (tmp_path / "x").chmod(0o755)
+    assert "error: [Errno 8]" in meter("--", tmp_path / "x", powercap=zones(tmp_path / "p", 5), code=2).stderr
 
 
 def test_reads_nvidia_smi(meter):
@@ -113,7 +162,7 @@ def test_reads_nvidia_smi(meter):
     assert (first["device"], first["peak_w"], first["limit_w"]) == ("nvidia:0", 650.25, 700)
     assert (first["clock_mhz"]["mean"], first["temp_c"], first["memory_c"]) == (1410, 61, 78)
     assert first["method"] == "integral of samples"
-    assert first["energy_j"] == pytest.approx(650.25 * first["seconds"], rel=1e-3)
+    assert first["energy_j"] == pytest.approx(650.25 * first["seconds"], rel=1e-2)  # seconds are rounded
     assert first["reasons"] == {"sw_power_cap": 1}  # the counter rises faster than time: cut at 100 %
     assert second["peak_w"] is None and second["memory_c"] is None
     assert report["findings"] == [
@@ -192,6 +241,17 @@ def test_reads_amd_smi_of_either_form(meter, wrap):
     assert device["reasons"] == {"hbm_thermal": 1}
 
 
+def test_reads_amd_smi_by_partition(meter):
+    """Since ROCm 7 some states are lists by partition."""
+    states = {
+        "gfx_clk_below_host_limit_thermal_violation_status": {"xcp_0": ["NOT ACTIVE", "ACTIVE"], "xcp_1": ["N/A"]}
+    }
+    states["low_utilization_violation_status"] = {"xcp_0": ["NOT ACTIVE", "N/A"]}
+    tools = {"amd-smi": f"echo '{json.dumps([dict(AMD, throttle=states)])}'"}
+    device = json.loads(meter("--json", "--dry-run", tools=tools, code=1).stdout)["devices"][0]
+    assert device["reasons"] == {"gfx_clk_below_host_limit_thermal": 1}
+
+
 def test_a_radeon_without_the_counter(meter):
     gpu = dict(AMD, energy={"total_energy_consumption": {"value": 0.0, "unit": "J"}}, clock="N/A", throttle="N/A")
     device = json.loads(meter("--json", "--dry-run", tools={"amd-smi": f"echo '{json.dumps([gpu])}'"}).stdout)[
@@ -213,20 +273,41 @@ def test_a_tool_that_prints_nonsense_is_a_note(meter, tmp_path):
     assert "note: a tool printed what this program cannot read" in result.stdout
 
 
+def test_a_tool_that_prints_no_utf8_is_a_note(meter, tmp_path):
+    tools = {"nvidia-smi": r"printf '\377\376'", "amd-smi": r"printf '\377\376'"}
+    assert "note: a tool" in meter("--dry-run", tools=tools, powercap=zones(tmp_path / "p", 5)).stdout
+
+
+def test_a_slow_tool_is_no_silence_of_the_others(meter, tmp_path):
+    tools = {"nvidia-smi": "sleep 0.3\n" + nvidia_smi(GPUS[:1])}
+    meter("--dry-run", tools=tools, powercap=zones(tmp_path / "p", 5))  # no finding
+
+
 def test_the_code_of_the_command_is_kept(meter, tmp_path):
     folder = zones(tmp_path / "p", 5)
     meter("--", "sh", "-c", "exit 7", powercap=folder, code=7)
     meter("--", "sh", "-c", "kill -9 $$", powercap=folder, code=137)
 
 
-def test_ctrl_c_still_reports(meter, tmp_path):
-    process = meter("--", "sh", "-c", "trap 'exit 3' INT; echo ready; while :; do sleep 0.1; done",
-                    powercap=zones(tmp_path / "p", 5), wait=False)  # fmt: skip
+@pytest.mark.parametrize("tool", ["exit 2", "sleep 0.4; exit 2"])
+def test_ctrl_c_still_reports(meter, tmp_path, tool):
+    """Also while a slow tool is asked, which the signal ends, too."""
+    process = meter("--interval", "0.01", "--", "sh", "-c", "trap 'exit 3' INT; echo ready; while :; do sleep 0.1; done",
+                    tools={"rocm-smi": tool}, powercap=zones(tmp_path / "p", 5), wait=False)  # fmt: skip
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.2)
+    time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, error = process.communicate(timeout=20)
     assert process.returncode == 3 and "total 0.0 J" in out and "Traceback" not in error
+
+
+def test_a_time_limit_ends_the_command_and_still_reports(meter, tmp_path):
+    process = meter("--", "sh", "-c", "echo ready; exec sleep 60", powercap=zones(tmp_path / "p", 5), wait=False)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    process.terminate()  # the meter alone: nobody else would end the command
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 143 and "total 0.0 J" in out
 
 
 def test_recorded_samples_give_the_same_report(meter, tmp_path):
