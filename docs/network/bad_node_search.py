@@ -6,9 +6,10 @@
         --command 'srun -N {count} -w {nodes} --ntasks-per-node=8 ./all_gather_perf -b 1G -e 1G -c 1'
 
 The command gets {nodes} (comma-separated), {count}, {first} (the first node) and {port} (another one for each
-test) put in, and runs without a shell. It must exit with 0 if these nodes are good together; anything else, or
-no end within --timeout, is a failure. Groups below --min-size (2: a node alone uses no network) are tested with
-nodes that passed before. Without --yes nothing is run: the plan is printed.
+test) put in, and runs without a shell and without the number of tasks of the Slurm job around it. It must exit
+with 0 if these nodes are good together; anything else, or no end within --timeout, is a failure. Groups below
+--min-size (2: a node alone uses no network) are tested with nodes that passed before. Without --yes nothing is
+run: the plan is printed.
 
 Exit codes: 0 all nodes passed together, 1 a bad node or pair was found, 2 misuse.
 """
@@ -88,9 +89,12 @@ class Tester:
         port = PORTS[0] + number % PORTS[1]
         values = {"nodes": ",".join(group), "count": len(group), "first": group[0], "port": port}
         words = [fill(word, values) for word in shlex.split(self.args.command)]
+        # else a step of a few nodes would start as many tasks as the whole job has
+        environment = {name: text for name, text in os.environ.items() if name not in ("SLURM_NTASKS", "SLURM_NPROCS")}
         try:
             process = subprocess.Popen(
                 words,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -161,3 +161,10 @@ def test_on_a_real_slurm():
     assert done.returncode == 1 and report["bad"] == ["node3"], report
     assert [row["verdict"] for row in report["tests"]] == ["fail", "pass", "fail", "fail", "pass"]
     assert os.path.basename(report["tests"][0]["last_line"]) != ""
+
+
+def test_a_step_does_not_take_the_number_of_tasks_of_the_job():
+    env = {**os.environ, "SLURM_NTASKS": "32", "SLURM_NPROCS": "32", "SLURM_JOB_ID": "7"}
+    test = """sh -c 'test -z "$SLURM_NTASKS$SLURM_NPROCS" && test "$SLURM_JOB_ID" = 7' {nodes}"""
+    done, report = found("--nodes", "n[1-4]", "--command", test, "--yes", env=env)
+    assert done.returncode == 0, report
