@@ -70,7 +70,7 @@ def _entries(chart: Chart) -> list[str]:
     if chart.named_below():
         return [sample(n, line) + escape(line.title) for n, line in enumerate(chart.lines)]
     groups = chart.groups()
-    mark = [tag("svg", shape(n % 6, 6, 6), viewBox="0 0 12 12", aria_hidden="true") for n in range(len(groups))]
+    mark = [tag("svg", shape(n % 6, (6, 6)), viewBox="0 0 12 12", aria_hidden="true") for n in range(len(groups))]
     return [one + escape(group) for one, group in zip(mark, groups)] if len(groups) > 1 else []
 
 

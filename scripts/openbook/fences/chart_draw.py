@@ -150,14 +150,14 @@ def _shapes(chart: Chart, drawn: Drawn) -> Iterator[str]:
         d = "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in simplified(points))
         yield tag("path", d=d, class_=f"chart-line chart-{n % len(SHAPES) + 1}")
         if line.dots:
-            yield from (shape(n % len(SHAPES), x, y) for x, y in points)
+            yield shape(n % len(SHAPES), *points)
         if not chart.named_below():
             yield tag("text", escape(line.title), x=_n(points[-1][0] + 8), y=_n(heights[n] + 4.5), class_="chart-label")
     groups = chart.groups() or [""]
     boxes = place(drawn.dots, [mark.label for mark in chart.marks], WIDTH, _obstacles(drawn))
     for (x, y), (left, base), mark in zip(drawn.dots, boxes, chart.marks):
         n = groups.index(mark.group) % len(SHAPES)
-        yield shape(n, x, y)
+        yield shape(n, (x, y))
         yield tag("text", escape(mark.label), x=_n(left), y=_n(base), class_="chart-label")
 
 
@@ -170,17 +170,17 @@ def _obstacles(drawn: Drawn) -> list[Box]:
     return boxes
 
 
-def shape(n: int, x: float, y: float) -> str:
-    """The mark of the n-th group around a point."""
-    path = SHAPES[n].format(x=_n(x), y=_n(y), x0=_n(x - 4), y0=_n(y - 4))
-    return tag("path", d=path, class_=f"chart-mark chart-{n + 1}")
+def shape(n: int, *points: tuple[float, float]) -> str:
+    """The mark of the n-th group around points."""
+    marks = (SHAPES[n].format(x=_n(x), y=_n(y), x0=_n(x - 4), y0=_n(y - 4)) for x, y in points)
+    return tag("path", d="".join(marks), class_=f"chart-mark chart-{n + 1}")
 
 
 def sample(n: int, line: Line) -> str:
     """What the n-th line looks like, for a legend."""
     n %= len(SHAPES)
     stroke = tag("path", d="M0 6h28", class_=f"chart-line chart-{n + 1}")
-    return tag("svg", stroke + (shape(n, 14, 6) if line.dots else ""), viewBox="0 0 28 12", class_="chart-sample", aria_hidden="true")  # fmt: skip
+    return tag("svg", stroke + (shape(n, (14, 6)) if line.dots else ""), viewBox="0 0 28 12", class_="chart-sample", aria_hidden="true")  # fmt: skip
 
 
 def simplified(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from openbook.data.lines import Node
 from openbook.data.load import Data
-from openbook.data.model import Column, Figure, Record
+from openbook.data.model import Figure, Record
 from openbook.data.problem import Problem
 from openbook.data.show import number, rounded, shown, unit_shown
 from openbook.expressions import Expression
@@ -21,10 +21,10 @@ MOST = 40  # records of a series
 
 @dataclass(frozen=True)
 class Measured:
-    """A series: its line, and for each point the record with the figures that the formulas read."""
+    """A series: its line, and for each point the figures behind it."""
 
     line: Line
-    points: tuple[tuple[Record, tuple[Figure, ...], float, float], ...]
+    points: tuple[tuple[tuple[Figure, ...], float, float], ...]
     others: Formulas
 
 
@@ -37,25 +37,25 @@ def read_measured(node: Node, x: Axis, data: Data, problems: list[Problem]) -> M
         fields.taken += list(fields.items)
         return None
     topic = data.topics[name]
-    columns = {column.name: column for column in topic.columns.values() if column.is_number}
+    columns = [column.name for column in topic.columns.values() if column.is_number]
     formulas = [one.formula(which, columns) for which in ("x", "y")]
     records = chosen_records(fields, topic, data)
     fields.done()
     if len(problems) > before or None in formulas:
         return None
-    points = _points(one, [formula for formula in formulas if formula], records, columns, x)
+    points = _points(one, [formula for formula in formulas if formula], records, x)
     if len(problems) > before:
         return None
     if not 2 <= len(points) <= MOST:
         fields.bad(fields.line("topic"), "empty-chart", f"{one.title}: {len(points)} records have values; a line takes 2 to {MOST}")  # fmt: skip
         return None
-    points.sort(key=lambda point: point[2])
-    return Measured(Line(one.title, tuple((a, b) for _, _, a, b in points), dots=True), tuple(points), one)
+    points.sort(key=lambda point: point[1])
+    return Measured(Line(one.title, tuple((a, b) for _, a, b in points), dots=True), tuple(points), one)
 
 
 def _points(
-    one: Formulas, formulas: list[Expression], records: list[Record], columns: dict[str, Column], x: Axis
-) -> list[tuple[Record, tuple[Figure, ...], float, float]]:
+    one: Formulas, formulas: list[Expression], records: list[Record], x: Axis
+) -> list[tuple[tuple[Figure, ...], float, float]]:
     """A point for each record that has the columns; one that was asked for by its id must have them."""
     fields, found = one.fields, []
     names = list(dict.fromkeys(name for formula in formulas for name in formula.names if name not in one.values))
@@ -72,29 +72,30 @@ def _points(
         if not x.least <= a <= x.most:
             fields.bad(fields.line("x"), "bad-number", f"{record.id}: x is {a:g}, outside the axis")
             continue
-        figures = (record.figure(name) for name in names if name in columns)
-        found.append((record, tuple(figure for figure in figures if figure), a, b))
+        figures = (record.figure(name) for name in names if name != formulas[0].text)
+        found.append((tuple(figure for figure in figures if figure), a, b))
     return found
 
 
 def measured_table(x: Axis, y: Axis, series: list[Measured]) -> str:
-    """A line a record: where it stands, and the figures behind that with their sources."""
+    """For each series its sources, then a line a record: where it stands, and the figures behind that."""
     rows = []
     for one in series:
-        for record, figures, a, b in one.points:
-            cells = [escape(one.line.title), escape(number(rounded(a, 4))), escape(number(rounded(b, 4)))]
-            cells.append(escape("; ".join(_figure(figure) for figure in figures)))
-            sources = {figure.source.id: figure.source for figure in figures if figure.source}
-            sources |= {figure.source.id: figure.source for _, _, figure in one.others.sources if figure.source}
-            links = [
-                tag("a", escape(source.title), href=source.url, title=source.cited()) for source in sources.values()
-            ]
-            row = tag("th", escape(record.name), scope="row") + "".join(tag("td", cell) for cell in cells)
-            rows.append(tag("tr", row + tag("td", "; ".join(links))))
-    return chart_table(["Record", "Series", x.label(), y.label(), "Figures", "Source"], rows)
+        sources = {
+            figure.source.id: figure.source for figures, _, _ in one.points for figure in figures if figure.source
+        }
+        sources |= {figure.source.id: figure.source for _, _, figure in one.others.sources if figure.source}
+        links = [tag("a", escape(source.title), href=source.url, title=source.cited()) for source in sources.values()]
+        named = escape(one.line.title) + ": " + "; ".join(links)
+        rows.append(tag("tr", tag("th", named, scope="rowgroup", colspan=2)))
+        for figures, a, b in one.points:
+            behind = "; ".join(_figure(figure) for figure in figures)
+            value = number(rounded(b, 4)) + (f" ({behind})" if behind else "")
+            rows.append(tag("tr", tag("th", escape(number(rounded(a, 4))), scope="row") + tag("td", escape(value))))
+    return chart_table([x.label(), y.label()], rows)
 
 
 def _figure(figure: Figure) -> str:
     note = note_of(figure)
     value = f"{figure.column.title} {shown(figure)} {unit_shown(figure.column.unit)}".rstrip()
-    return f"{value} ({note})" if note else value
+    return f"{value}, {note}" if note else value
