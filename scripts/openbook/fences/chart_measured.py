@@ -89,13 +89,17 @@ def measured_table(x: Axis, y: Axis, series: list[Measured]) -> str:
         named = escape(one.line.title) + ": " + "; ".join(links)
         rows.append(tag("tr", tag("th", named, scope="rowgroup", colspan=2)))
         for figures, a, b in one.points:
-            behind = "; ".join(_figure(figure) for figure in figures)
+            behind = "; ".join(text for figure in figures if (text := _behind(figure, b)))
             value = number(rounded(b, 4)) + (f" ({behind})" if behind else "")
             rows.append(tag("tr", tag("th", escape(number(rounded(a, 4))), scope="row") + tag("td", escape(value))))
     return chart_table([x.label(), y.label()], rows)
 
 
-def _figure(figure: Figure) -> str:
-    note = note_of(figure)
-    value = f"{figure.column.title} {shown(figure)} {unit_shown(figure.column.unit)}".rstrip()
-    return f"{value}, {note}" if note else value
+def _behind(figure: Figure, shown_value: float) -> str:
+    """What a result was computed from; of a figure that is the result, what must be known to read it."""
+    value = (
+        ""
+        if figure.in_unit() == shown_value
+        else f"{figure.column.title} {shown(figure)} {unit_shown(figure.column.unit)}"
+    )
+    return ", ".join(part for part in (value.rstrip(), note_of(figure)) if part)

@@ -166,6 +166,8 @@ def test_the_table_of_records_shows_what_was_computed_from_what(runs):
         "https://example.org/run",
         "https://example.org/chip",
     ]
+    plain = tree_of(MEASURED.replace("100 * rate / peak", "rate")).css(".chart-table")[1]
+    assert texts(plain, "td") == ["98.94", "494.7 (warm)"]
 
 
 def test_lines_are_named_in_a_legend_where_there_is_no_room_beside_them(runs):
