@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("values", nargs="*", metavar="NAME=VALUE")
     parser.add_argument("--calculator", metavar="ID", help="which, where a page has several")
     parser.add_argument("--json", action="store_true", help="one JSON document: inputs and results in their units")
-    options = parser.parse_args(argv)
+    options = parser.parse_intermixed_args(argv)  # NAME=VALUE before or after --calculator
     calculator = chosen(options.page, options.calculator)
     inputs = given(calculator, options.values)
     try:

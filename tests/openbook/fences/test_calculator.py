@@ -253,3 +253,5 @@ def test_command_line():
         done = compute(page, wrong)
         assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
     assert "no calculator on this page" in compute("docs/index.md").stderr
+    chosen = compute("docs/compute/cost.md", "--calculator", "run-cost", "devices=2048")  # values after the option, too
+    assert chosen.returncode == 0 and "100.8 day" in chosen.stdout
