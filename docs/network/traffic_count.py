@@ -20,11 +20,13 @@ import contextlib
 import importlib.util
 import json
 import os
+import socket
 import sys
 import tempfile
 from pathlib import Path
 
 RANKS = 4
+MOST = 20_000_000  # parameters, and values of all activations: four processes must fit into a laptop
 NO_TORCH = "PyTorch is missing: pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
@@ -61,6 +63,7 @@ def formulas(s: Shape) -> dict[str, tuple[str, dict[str, float]]]:
         "fsdp_keep": ("FSDP2, reshard_after_forward=False", {gather: f * p * m, scatter: f * p * m}),
         "fsdp_once": ("FSDP2, gradients synchronised once", {gather: 2 * f * p * m, scatter: f * p}),
         "fsdp_mixed": ("FSDP2, bf16 parameters, fp32 reduction", {gather: 2 * f * p / 2 * m, scatter: f * p * m}),
+        "fsdp_root": ("FSDP2, only the root wrapped", {gather: f * p * m, scatter: f * p * m}),
         "hsdp": ("FSDP2 on a 2 x 2 mesh (hybrid), all-reduce once", {gather: p * m, scatter: p / 2 * m, reduce: p / 2}),
         "tp": ("TP, one input for q, k and v", {reduce: 4 * s.layers * layer * m}),
         "tp_naive": ("TP, q, k and v each with its own input", {reduce: 6 * s.layers * layer * m}),
@@ -198,7 +201,7 @@ def steps(case: str, s: Shape, rank: int):
         shape = {"mesh_shape": (2, 2), "mesh_dim_names": ("replicate", "shard")}
         mesh = init_device_mesh("cpu", **(shape if case == "hsdp" else {"mesh_shape": (RANKS,)}))
         policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if case == "fsdp_mixed" else MixedPrecisionPolicy()
-        for one in model:
+        for one in () if case == "fsdp_root" else model:
             fully_shard(one, mesh=mesh, mp_policy=policy, reshard_after_forward=case != "fsdp_keep")
         fully_shard(model, mesh=mesh, mp_policy=policy)
 
@@ -277,7 +280,9 @@ def worker(rank: int, s: Shape, cases: list[str], folder: Path) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    loop = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]  # Linux, macOS
+    if loop:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loop[0])
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=RANKS)
     counter, results = counter_class(), {}
     for case in cases:
@@ -317,9 +322,11 @@ def main(argv: list[str] | None = None) -> int:
     if min(vars(s).values()) < 1 or s.hidden % 32 or s.layers % (2 * RANKS) or s.sequence % RANKS:
         parser.error("--hidden must be a multiple of 32, --layers of 8, --sequence of 4, --micro at least 1")
     known = formulas(s)
-    cases = list(known) if args.case == "all" else args.case.split(",")
+    cases = list(known) if args.case == "all" else list(dict.fromkeys(one.strip() for one in args.case.split(",")))
     if wrong := [case for case in cases if case not in known]:
         parser.error(f"no case {wrong[0]!r}: {', '.join(known)}")
+    if not args.dry_run and max(s.params, s.layers * s.sequence * s.hidden * s.micro) > MOST:
+        parser.error(f"too large to run here, at most {MOST:,} parameters and activations: smaller, or --dry-run")
     if not args.dry_run and importlib.util.find_spec("torch") is None:
         print(NO_TORCH, file=sys.stderr)
         return 2
@@ -347,4 +354,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except OSError as problem:  # the reader of a pipe left, or the disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 1 if isinstance(problem, BrokenPipeError) else 2
+        if code == 2:
+            print(f"traffic_count.py: {problem}", file=sys.stderr)
+    sys.exit(code)

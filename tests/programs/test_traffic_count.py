@@ -2,8 +2,11 @@
 
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,7 +37,7 @@ def counted():
 
 
 def test_all_cases_agree_with_their_formulas(counted):
-    assert len(counted) == 19
+    assert len(counted) == 20
     for one in counted.values():
         assert one["agrees"] and one["sent"] == one["formula"] and sum(one["sent"].values()) > 0, one
 
@@ -45,6 +48,7 @@ def test_calls_are_those_of_the_page(counted):
     assert counted["tp_naive"]["calls"] == {"all_reduce": 6 * layers * micro}
     assert counted["fsdp"]["calls"] == {"all_gather": 2 * layers * micro, "reduce_scatter": layers * micro}
     assert counted["fsdp_keep"]["calls"]["all_gather"] == layers * micro
+    assert counted["fsdp_root"]["calls"] == {"all_gather": micro, "reduce_scatter": micro}
     assert counted["hsdp"]["calls"]["all_reduce"] == layers
     assert counted["vocab"]["calls"] == {"all_reduce": 3 * micro}
     assert counted["ep"]["calls"] == {"all_to_all": 4 * layers * micro}
@@ -114,8 +118,45 @@ def test_dry_run_has_every_case_and_needs_no_pytorch(program):
         (["--case", "dpp"], "no case 'dpp'"),
         (["--layers", "6"], "--layers of 8"),
         (["--micro", "0"], "--micro at least 1"),
+        (["--hidden", "65536"], "too large to run here"),
+        (["--sequence", "4000000"], "too large to run here"),
     ],
 )
 def test_misuse(args, word):
     result = run(*args)
     assert result.returncode == 2 and word in result.stderr and "Traceback" not in result.stderr
+
+
+def test_names_with_blanks_or_twice_are_one_case_each():
+    cases = json.loads(run("--dry-run", "--json", "--case", "ddp, fsdp,ddp").stdout)["cases"]
+    assert [one["case"] for one in cases] == ["ddp", "fsdp"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_output_that_cannot_be_written_is_no_traceback():
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, str(PROGRAM), "--dry-run"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert result.returncode == 2 and "No space left" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_reader_that_leaves_is_no_traceback():
+    command = f'"{sys.executable}" "{PROGRAM}" --dry-run --json | true'
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert result.stderr == ""
+
+
+def test_ctrl_c_is_no_traceback():
+    pytest.importorskip("torch", reason=NEEDS_TORCH)
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), "--micro", "200"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(8)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the ranks, too
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in errors, errors
