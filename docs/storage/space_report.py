@@ -8,7 +8,7 @@
     space_report.py DIR --most-files 900000          exit code 1 if there are more
 
 Bytes are those allocated (what quotas count); a file with several names counts once; other file
-systems mounted below are left out. Needs only the standard library. Never deletes anything.
+systems mounted below are left out and named. Needs only the standard library. Never deletes anything.
 Exit codes: 0 reported; 1 over a limit given by --most-files or --most-bytes; 2 misuse.
 """
 
@@ -96,22 +96,29 @@ class Report:
         self.files = self.bytes = self.apparent = self.small = self.again = 0
         self.largest: list[tuple[int, str]] = []
         self.unreadable: list[str] = []
+        self.mounted: list[str] = []  # other file systems below; not counted
         self.old: list[str] = []
         self.old_bytes = 0
+        self.not_listed = 0  # old files whose names a list of lines cannot hold
         self._seen: set[tuple[int, int]] = set()
         self._owners: dict[int, str] = {}
         self._now = time.time()
 
     def add(self, path: str, found: os.stat_result) -> None:
         """Count one entry; directories are inodes, too."""
+        size = found.st_blocks * BLOCK
+        days = (self._now - found.st_mtime) / 86400
+        old = self.older is not None and days > self.older and stat.S_ISREG(found.st_mode)
+        if old and "\n" not in path:  # every name of it: the space is free when the last is gone
+            self.old.append(path)
+        elif old:
+            self.not_listed += 1
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
             identity = (found.st_dev, found.st_ino)
             if identity in self._seen:
                 self.again += 1
                 return
             self._seen.add(identity)
-        size = found.st_blocks * BLOCK
-        days = (self._now - found.st_mtime) / 86400
         self.files += 1
         self.bytes += size
         self.apparent += found.st_size
@@ -122,13 +129,11 @@ class Report:
             "owner": owner_of(found.st_uid, self._owners),
         }
         if not stat.S_ISDIR(found.st_mode):
-            names["kind"] = kind_of(path)
+            names["kind"] = kind_of(os.sep + os.sep.join(parts))  # the place of DIR says nothing about its files
             names["age"] = age_of(days)
             self.small += found.st_size < SMALL
             self._keep_large(size, path)
-            if self.older is not None and days > self.older and stat.S_ISREG(found.st_mode):
-                self.old.append(path)
-                self.old_bytes += size
+            self.old_bytes += size if old and "\n" not in path else 0
         for what, name in names.items():
             self.by[what][name][0] += 1
             self.by[what][name][1] += size
@@ -141,46 +146,65 @@ class Report:
 
 def entries(root: str, report: Report) -> Iterator[tuple[str, os.stat_result]]:
     """Everything below a directory on its own file system, parents first."""
-    device = os.stat(root).st_dev
-    waiting = [root]
+    start = os.stat(root)
+    waiting, known = [root], {start.st_ino}  # a bind mount shows a directory twice
     while waiting:
         directory = waiting.pop()
+        refused = None
         try:
             with os.scandir(directory) as inside:
                 for entry in inside:
                     try:
                         found = entry.stat(follow_symlinks=False)
-                    except OSError:  # removed meanwhile
+                    except FileNotFoundError:  # removed meanwhile
                         continue
-                    if found.st_dev != device:
+                    except OSError as error:  # a directory may be listed but not entered
+                        refused = error
                         continue
-                    yield entry.path, found
                     if stat.S_ISDIR(found.st_mode):
+                        if found.st_dev != start.st_dev:
+                            report.mounted.append(entry.path)
+                            continue
+                        if found.st_ino in known:
+                            report.again += 1
+                            continue
+                        known.add(found.st_ino)
                         waiting.append(entry.path)
+                    yield entry.path, found
+        except FileNotFoundError:
+            continue
         except OSError as error:
-            report.unreadable.append(f"{directory}: {error.strerror}")
+            refused = error
+        if refused:
+            report.unreadable.append(f"{directory}: {refused.strerror}")
 
 
 def walk(root: str, report: Report, rate: int | None) -> None:
-    start = time.monotonic()
+    due = time.monotonic()
     for number, (path, found) in enumerate(entries(root, report), 1):
         report.add(path, found)
         if rate and number % 50 == 0:
-            time.sleep(max(0.0, number / rate - (time.monotonic() - start)))
+            due += 50 / rate
+            time.sleep(max(0.0, due - time.monotonic()))
+            due = max(due, time.monotonic())  # what a slow server delayed is not made up for by a burst
         if number % 200_000 == 0:
             print(f"{number} entries so far", file=sys.stderr)
 
 
-def held_open(root: str, proc: str = "/proc") -> list[dict[str, Any]]:
-    """Deleted files of this file system that processes still hold: their bytes are not free yet."""
+def held_open(root: str, proc: str = "/proc") -> tuple[list[dict[str, Any]], int]:
+    """Deleted files of this file system that processes still hold, and how many processes could not be asked."""
     device = os.stat(root).st_dev
     held: dict[tuple[int, int], dict[str, Any]] = {}
+    closed = 0
     for process in os.scandir(proc) if os.path.isdir(proc) else ():
         if not process.name.isdecimal():
             continue
         try:
             handles = os.listdir(f"{process.path}/fd")
-        except OSError:  # ended, or somebody else's
+        except PermissionError:  # somebody else's
+            closed += 1
+            continue
+        except OSError:  # ended
             continue
         for handle in handles:
             try:
@@ -189,9 +213,12 @@ def held_open(root: str, proc: str = "/proc") -> list[dict[str, Any]]:
             except OSError:
                 continue
             if found.st_dev == device and found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
-                one = {"path": target.replace(" (deleted)", ""), "bytes": found.st_blocks * BLOCK, "pids": []}
-                held.setdefault((found.st_dev, found.st_ino), one)["pids"].append(int(process.name))
-    return sorted(held.values(), key=lambda one: -one["bytes"])
+                path, pid = re.sub(r" \(deleted\)$", "", target), int(process.name)
+                one = {"path": path, "bytes": found.st_blocks * BLOCK, "pids": []}
+                pids = held.setdefault((found.st_dev, found.st_ino), one)["pids"]
+                if pid not in pids:
+                    pids.append(pid)
+    return sorted(held.values(), key=lambda one: -one["bytes"]), closed
 
 
 def capacity(root: str) -> dict[str, int]:
@@ -203,6 +230,11 @@ def capacity(root: str) -> dict[str, int]:
         "inodes": found.f_files,
         "inodes_free": found.f_favail,
     }
+
+
+def printable(name: str) -> str:
+    """A name that cannot move the cursor, colour the terminal or forge a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def human(count: float) -> str:
@@ -234,17 +266,18 @@ def summary(report: Report, top: int) -> dict[str, Any]:
         "ages": [{"name": name, "files": ages[name][0], "bytes": ages[name][1]} for name in order if name in ages],
         "largest": [{"path": path, "bytes": size} for size, path in sorted(report.largest, reverse=True)[:top]],
         "unreadable": report.unreadable,
+        "other_file_systems": report.mounted,
     }
 
 
-def show(found: dict[str, Any]) -> None:
+def show(found: dict[str, Any], top: int) -> None:
     total = found["capacity"]
-    print(
-        f"{found['root']}: {found['files']} inodes, {human(found['bytes'])}; {found['small_files']} files below 4 KiB"
-    )
+    inodes = f"{total['inodes_free']} of {total['inodes']} inodes" if total["inodes"] else "inodes without limit"
+    root = printable(found["root"])
+    print(f"{root}: {found['files']} inodes, {human(found['bytes'])}; {found['small_files']} files below 4 KiB")
     print(
         f"  the file system: {human(total['bytes_free'])} of {human(total['bytes'])} free, "
-        f"{total['inodes_free']} of {total['inodes']} inodes (your quota may be less)"
+        f"{inodes} (your quota may be less)"
     )
     for title, key in (
         ("most bytes", "directories_by_bytes"),
@@ -255,14 +288,20 @@ def show(found: dict[str, Any]) -> None:
     ):
         print(f"{title}")
         for row in found[key]:
-            print(f"  {human(row['bytes']):>9} {row['files']:>9}  {row['name']}")
+            print(f"  {human(row['bytes']):>9} {row['files']:>9}  {printable(row['name'])}")
     print("largest files")
     for row in found["largest"]:
-        print(f"  {human(row['bytes']):>9}            {row['path']}")
-    for row in found.get("held_open", []):
-        print(f"deleted, still open: {human(row['bytes'])} {row['path']} by process {', '.join(map(str, row['pids']))}")
-    for line in found["unreadable"]:
-        print(f"not counted: {line}")
+        print(f"  {human(row['bytes']):>9}            {printable(row['path'])}")
+    for row in found.get("held_open", [])[:top]:
+        pids = ", ".join(map(str, row["pids"]))
+        print(f"deleted, still open: {human(row['bytes'])} {printable(row['path'])} by process {pids}")
+    if found.get("processes_not_asked"):
+        print(f"{found['processes_not_asked']} processes of others were not asked: their owners or root can")
+    for what, key in (("not counted", "unreadable"), ("another file system, not counted", "other_file_systems")):
+        for line in found[key][:top]:
+            print(f"{what}: {printable(line)}")
+        if len(found[key]) > top:
+            print(f"{what}: {len(found[key]) - top} more, see --json")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -277,7 +316,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--older", type=positive, metavar="DAYS", help="collect files not changed for so long")
     result.add_argument("--list", type=Path, metavar="FILE", help="write their names there, one a line")
     result.add_argument(
-        "--open", action="store_true", help="look for deleted files that are still open (own processes)"
+        "--open", action="store_true", help="look for deleted files that are still open (own processes; root: all)"
     )
     result.add_argument("--most-files", type=positive, metavar="N", help="a limit: exit code 1 above it")
     result.add_argument(
@@ -285,14 +324,6 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--json", action="store_true")
     return result
-
-
-def write_list(path: Path, names: list[str]) -> None:
-    strange = [name for name in names if "\n" in name]
-    if strange:
-        raise Misuse(f"{strange[0]!r} has a line break in its name, so a list of lines cannot hold it: rename it")
-    with open(path, "x", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.writelines(f"{name}\n" for name in names)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -305,14 +336,18 @@ def main(arguments: list[str] | None = None) -> int:
             raise Misuse("--older and --list belong together: which age, and where to write the names")
         if options.list and options.list.exists():
             raise Misuse(f"{options.list} exists already: name another file")
+        if options.list and not os.access(options.list.absolute().parent, os.W_OK):  # told before the walk
+            raise Misuse(f"{options.list} cannot be written there: name another place")
         report = Report(os.path.abspath(options.root), options.depth, options.older)
         walk(report.root, report, options.rate)
         found = {**summary(report, options.top), "capacity": capacity(report.root)}
         if options.open:
-            found["held_open"] = held_open(report.root)
+            found["held_open"], found["processes_not_asked"] = held_open(report.root)
         if options.list:
-            write_list(options.list, report.old)
-            found["old"] = {"days": options.older, "files": len(report.old), "bytes": report.old_bytes}
+            with open(options.list, "x", encoding="utf-8", errors="surrogateescape") as stream:
+                stream.writelines(f"{name}\n" for name in report.old)
+            old = {"days": options.older, "files": len(report.old), "bytes": report.old_bytes}
+            found["old"] = {**old, "not_listed": report.not_listed}
     except (Misuse, OSError) as error:
         print(f"space_report.py: {error}", file=sys.stderr)
         return 2
@@ -325,11 +360,13 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         print(json.dumps(found, indent=1))
     else:
-        show(found)
+        show(found, options.top)
         if options.list:
             print(
                 f"{len(report.old)} files, {human(report.old_bytes)}, older than {options.older} days: {options.list}"
             )
+            if report.not_listed:
+                print(f"{report.not_listed} more have a line break in their path: not listed")
         for line in over:
             print(f"over the limit: {line}")
     return 1 if over else 0

@@ -1,5 +1,6 @@
 """space_report.py: counts what a directory holds as quotas do, and changes nothing."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -102,14 +103,99 @@ def test_the_list_has_the_old_files_only_and_nothing_is_removed(tree, tmp_path):
 
 
 def test_a_name_with_a_line_break_cannot_smuggle_a_path_into_the_list(tree, tmp_path):
-    old = time.time() - 200 * 86400
     strange = tree / "data/x\nevil"
     strange.write_text("")
-    os.utime(strange, (old, old))
+    os.utime(strange, (1e9, 1e9))
     done = run(tree, "--older", 90, "--list", tmp_path / "old.txt")
+    assert done.returncode == 0
+    assert "1 more have a line break" in done.stdout
+    assert (tmp_path / "old.txt").read_text() == f"{tree}/data/train.tar\n"
+
+
+def test_the_list_has_every_name_of_a_file_that_has_several(tree, tmp_path):
+    os.link(tree / "data/train.tar", tree / "data/again.tar")
+    found = report(tree, "--older", 90, "--list", tmp_path / "old.txt")
+    names = {str(tree / "data/train.tar"), str(tree / "data/again.tar")}
+    assert set((tmp_path / "old.txt").read_text().splitlines()) == names
+    assert found["old"]["bytes"] < 300_000  # once
+
+
+def test_a_list_that_cannot_be_written_is_told_before_the_walk(tree):
+    done = run(tree, "--rate", 1, "--older", 90, "--list", tree / "nowhere/old.txt")
     assert done.returncode == 2
-    assert "line break" in done.stderr
-    assert not (tmp_path / "old.txt").exists()
+    assert "cannot be written" in done.stderr
+
+
+def test_the_place_of_the_directory_does_not_decide_the_kind(tmp_path):
+    root = tmp_path / "checkpoints" / "runs" / "set"
+    root.mkdir(parents=True)
+    (root / "a.jpg").write_bytes(b"1")
+    assert set(named(report(root)["kinds"])) == {"pictures and samples"}
+
+
+def test_names_cannot_write_to_the_terminal(tree):
+    (tree / "data/\x1b[31mred\rx").write_bytes(os.urandom(900_000))
+    assert "\x1b" not in run(tree).stdout
+    assert r"\x1b[31mred\rx" in run(tree).stdout
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("space_report", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_a_slow_server_delayed_is_not_made_up_for_by_a_burst(tree, monkeypatch):
+    program, clock, waits = load(), [0.0], []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(program.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(program.time, "sleep", sleep)
+    found = (str(tree / "data/train.tar"), os.stat(tree / "data/train.tar"))
+
+    def entries(*_):
+        for number in range(200):
+            clock[0] += 100 if number == 60 else 0  # the server stands still
+            yield found
+
+    monkeypatch.setattr(program, "entries", entries)
+    program.walk(str(tree), program.Report(str(tree), 2, None), 100)
+    assert waits == pytest.approx([0.5, 0, 0.5, 0.5])
+
+
+def mounted(*arguments):
+    if subprocess.run(["mount", *map(str, arguments)], capture_output=True).returncode:
+        pytest.skip("needs the right to mount: run as root")
+
+
+def test_a_bind_mount_counts_once(tree):
+    before = report(tree)
+    (tree / "twice").mkdir()
+    mounted("--bind", tree / "data", tree / "twice")
+    try:
+        after = report(tree)
+    finally:
+        subprocess.run(["umount", tree / "twice"], check=True)
+    assert (after["files"], after["bytes"]) == (before["files"], before["bytes"])
+
+
+def test_another_file_system_is_left_out_and_named(tree):
+    before = report(tree)
+    (tree / "other").mkdir()
+    mounted("-t", "tmpfs", "none", tree / "other")
+    try:
+        (tree / "other/file").write_bytes(b"1" * 10_000)
+        after = report(tree)
+        shown = run(tree).stdout
+    finally:
+        subprocess.run(["umount", tree / "other"], check=True)
+    assert after["files"] == before["files"]
+    assert after["other_file_systems"] == [str(tree / "other")]
+    assert f"another file system, not counted: {tree}/other" in shown
 
 
 def test_names_that_are_not_text_are_shown(tree):
@@ -154,7 +240,8 @@ def test_misuse_is_told(arguments):
     assert "Traceback" not in done.stderr
 
 
-def test_a_directory_that_cannot_be_read_is_told(tree):
+@pytest.mark.parametrize("mode", [0o000, 0o444])  # 0o444: the names can be read, what is behind them cannot
+def test_a_directory_that_cannot_be_read_is_told(tree, mode):
     if os.geteuid() == 0:  # root reads everything: ask as somebody else
         asked = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         for one in [tree, *tree.parents]:
@@ -162,13 +249,22 @@ def test_a_directory_that_cannot_be_read_is_told(tree):
                 one.chmod(0o755)
     else:
         asked = []
-    (tree / "home").chmod(0)
+    (tree / "home").chmod(mode)
     program = tree.parent / PROGRAM.name
     program.write_bytes(PROGRAM.read_bytes())
-    done = subprocess.run([*asked, "/usr/bin/python3", program, tree], capture_output=True, text=True)
+    done = subprocess.run([*asked, "/usr/bin/python3", program, tree, "--open"], capture_output=True, text=True)
     (tree / "home").chmod(0o755)
     assert done.returncode == 0, done.stderr
-    assert f"not counted: {tree}/home: Permission denied" in done.stdout
+    assert done.stdout.count(f"not counted: {tree}/home: Permission denied") == 1
+    if asked:
+        assert "processes of others were not asked" in done.stdout
+
+
+def test_many_refused_directories_do_not_bury_the_report(tree, monkeypatch, capsys):
+    program = load()
+    monkeypatch.setattr(program, "entries", lambda root, report: report.unreadable.extend(map(str, range(50))) or [])
+    assert program.main([str(tree), "--top", "3"]) == 0
+    assert capsys.readouterr().out.count("not counted: ") == 4  # three, and how many more
 
 
 def test_a_reader_may_leave_early(tree):
