@@ -13,7 +13,7 @@ from openbook.fences.chart_formulas import Formulas
 from openbook.fences.chart_model import Line
 from openbook.fences.chart_scale import Axis
 from openbook.fences.chart_table import chart_table
-from openbook.fences.figures import chosen_records
+from openbook.fences.figures_read import chosen_records
 from openbook.fences.figures_table import note_of
 
 MOST = 40  # records of a series

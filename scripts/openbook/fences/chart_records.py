@@ -10,7 +10,8 @@ from openbook.fences.base import escape, tag
 from openbook.fences.chart_model import Bar, Chart, Mark
 from openbook.fences.chart_scale import axis
 from openbook.fences.chart_table import chart_table
-from openbook.fences.figures import Request, request_of
+from openbook.fences.figures_model import Request
+from openbook.fences.figures_read import request_of
 from openbook.fences.figures_table import DIRECTIONS, note_of
 
 TABLE = ("topic", "columns", "records", "filter", "sort", "units", "caption", "head")

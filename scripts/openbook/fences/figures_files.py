@@ -1,20 +1,16 @@
 """The table of a `figures` fence as CSV and JSON, inside the page: they also work offline and from file://."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import gzip
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openbook.data.model import Figure, Record, Source
 from openbook.data.show import in_unit, unit_shown
 from openbook.fences.base import tag
-
-if TYPE_CHECKING:
-    from openbook.fences.figures import Request
+from openbook.fences.figures_model import Request
 
 LARGEST = 20_000  # characters of a link; a larger file is compressed, so that the page stays small
 

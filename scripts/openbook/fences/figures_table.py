@@ -1,20 +1,15 @@
 """The table of a `figures` fence as HTML: semantic, complete without JavaScript."""
 
-from __future__ import annotations
-
 import itertools
 import string
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from openbook.data.model import Column, Figure, Record, Source
 from openbook.data.show import in_unit, shown, unit_shown
 from openbook.data.units import factor, switches
 from openbook.fences.base import escape, identifier, tag
 from openbook.fences.figures_files import downloads
-
-if TYPE_CHECKING:
-    from openbook.fences.figures import Request
+from openbook.fences.figures_model import Request
 
 DIRECTIONS = {"per direction": "per direction", "both": "both directions"}
 LEGEND = {
