@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
 import statistics
 import sys
@@ -29,6 +30,7 @@ from pathlib import Path
 # size, count, type, redop and root, then the time in microseconds of the out-of-place run
 ROW = re.compile(r"^\s*(\d+)\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+\s+([\d.]+(?:e\+?\d+)?)\s+[\d.]+\s+[\d.]+\s")
 STARTING = re.compile(r"^# Collective test starting: (\w+?)_perf")
+LONGEST_US = 1e12  # eleven days: a longer time is no measurement
 
 
 def show_size(size: int) -> str:
@@ -39,24 +41,34 @@ def show_size(size: int) -> str:
     return f"{size} B"
 
 
+def json_rows(line: str) -> list[tuple[str, int, float]]:
+    """Collective, bytes and microseconds of each row of one JSON document; raises ValueError."""
+    try:
+        rows = [(str(row["op"]), int(row["bytes"]), float(row["time_us"])) for row in json.loads(line)["rows"]]
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as problem:
+        raise ValueError(f"not a result of collective_bench.py --json: {problem!r}") from None
+    for op, size, time_us in rows:
+        if not (size >= 0 and 0 <= time_us < LONGEST_US):  # not a number fails it, too
+            raise ValueError(f"{op} of {size} bytes cannot take {time_us} us")
+    return rows
+
+
 def read(paths: list[Path]) -> dict[tuple[str, int], list[float]]:
     """Times in microseconds of every run, by collective and size; raises ValueError with file and line."""
     times = defaultdict(list)
     for path in paths:
         name = "collective"
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
             if found := STARTING.match(line):
                 name = found[1]
             elif found := ROW.match(line):
                 times[name, int(found[1])].append(float(found[2]))
-            elif line.startswith("{"):
+            elif line.lstrip().startswith("{"):
                 try:
-                    for row in json.loads(line)["rows"]:
-                        times[row["op"], int(row["bytes"])].append(float(row["time_us"]))
-                except (ValueError, KeyError, TypeError) as problem:
-                    raise ValueError(
-                        f"{path}:{number}: not a result of collective_bench.py --json: {problem!r}"
-                    ) from None
+                    for op, size, time_us in json_rows(line):
+                        times[op, size].append(time_us)
+                except ValueError as problem:
+                    raise ValueError(f"{path}:{number}: {problem}") from None
     return times
 
 
@@ -143,4 +155,13 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)

@@ -73,6 +73,37 @@ def test_what_cannot_be_compared_is_misuse(tmp_path):
     assert "not a ratio" in report("--alone", alone, "--loaded", alone, "--limit", "0.5", code=2)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"op": "a", "bytes": 8, "time_us": NaN}',
+        '{"op": "a", "bytes": 1e400, "time_us": 1}',
+        '{"op": "a", "bytes": 8, "time_us": 1e300}',
+        '{"op": "a", "bytes": 8, "time_us": -1}',
+        "[" * 100000,
+    ],
+)
+def test_what_is_no_time_is_misuse(tmp_path, row):
+    (tmp_path / "odd").write_text(f'  {{"rows": [{row}]}}\n')
+    out = report("--alone", tmp_path / "odd", "--loaded", tmp_path / "odd", code=2)
+    assert "odd:1: " in out and "Traceback" not in out
+
+
+def test_odd_names_and_a_byte_order_mark_are_shown(tmp_path):
+    lines = '\ufeff{"rows": [{"op": null, "bytes": 8, "time_us": 1}, {"op": "\\ud800", "bytes": 8, "time_us": 1}]}\n'
+    (tmp_path / "odd").write_text(lines, encoding="utf-8")
+    out = report("--alone", tmp_path / "odd", "--loaded", tmp_path / "odd")
+    assert "None" in out and "\\ud800" in out
+
+
+def test_a_reader_that_leaves_is_no_traceback(tmp_path):
+    rows = [{"op": "a", "bytes": size, "time_us": 1} for size in range(3000)]
+    (tmp_path / "many").write_text(json.dumps({"rows": rows}) + "\n")
+    command = f"'{sys.executable}' '{PROGRAM}' --alone '{tmp_path}/many' --loaded '{tmp_path}/many' | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert "alone, us" in done.stdout and not done.stderr
+
+
 def test_the_recorded_example_shows_a_neighbour():
     out = report("--alone", NETWORK / "victim_alone.jsonl", "--loaded", NETWORK / "victim_loaded.jsonl", code=1)
     assert "SLOWER" in out

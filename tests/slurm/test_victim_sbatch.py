@@ -40,3 +40,14 @@ def test_two_rounds_are_compared_and_nothing_is_left(slurm):
         assert [(run["nodes"], run["tasks"]) for run in runs] == [("node[1,3]", "4")] * 2
     assert "ExitCode=1:0" in slurm("scontrol", "show", "job", job)  # the report's verdict is the job's
     assert {path.name for path in slurm.folder.glob("neighbour-*")} == {"neighbour-node2", "neighbour-node4"}
+
+
+def test_a_victim_of_one_node_is_refused(slurm):
+    shutil.copy(NETWORK / "victim.sbatch", slurm.folder)
+    job = slurm("sbatch", "--parsable", "--nodes=3", "--gpus-per-node=8", "victim.sbatch").strip()
+    deadline = time.monotonic() + 60
+    while slurm("squeue", "-h", "-j", job, check=False).strip():
+        assert time.monotonic() < deadline, slurm("scontrol", "show", "job", job)
+        time.sleep(0.2)
+    assert "4 nodes or more" in (slurm.folder / f"victim-{job}.out").read_text()
+    assert "ExitCode=2:0" in slurm("scontrol", "show", "job", job)
