@@ -19,8 +19,10 @@ import http.client
 import itertools
 import json
 import math
+import os
 import random
 import re
+import signal
 import socket
 import sys
 import threading
@@ -35,6 +37,7 @@ from urllib.parse import SplitResult, urlsplit
 
 RETRIED = {408, 429, 500, 502, 503, 504}  # what the stores' own clients retry
 BASE, CAP = 0.1, 5.0  # seconds of backoff: first, longest
+MOST = 100_000  # names of one pattern
 REASONS: Any = (
     (http.client.IncompleteRead, "short read"),
     ((ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected), "connection reset"),
@@ -80,7 +83,10 @@ def expand(pattern: str) -> Iterator[str]:
     if not match:
         yield pattern
         return
-    for n in range(int(match[1]), int(match[2]) + 1):
+    names = range(int(match[1]), int(match[2]) + 1)
+    if len(names) > MOST:
+        raise Misuse(f"{pattern} stands for more than {MOST:,} names")
+    for n in names:
         yield from expand(pattern[: match.start()] + str(n).zfill(len(match[1])) + pattern[match.end() :])
 
 
@@ -179,7 +185,7 @@ def cell(args: argparse.Namespace, targets: list[SplitResult], sizes: list[int],
     if not usable:
         raise Misuse(f"no object has the {part:,} bytes of one of --parts")
     clients = [Client(args) for _ in range(flight)]
-    body = random.Random(1).randbytes(part) if args.put else None
+    body = os.urandom(part) if args.put else None
     turn, start = itertools.count(), time.perf_counter()
 
     def work(client: Client) -> None:
@@ -300,7 +306,7 @@ def measure(args: argparse.Namespace) -> int:
         return 0
     targets = targets if args.put else targets[:: -(-len(targets) // 64)]  # each is asked for its size
     sizes = [max(args.parts) if args.put else size_of(target, args) for target in targets]
-    cells, say = [], (lambda _: None) if args.json else print
+    cells, say = [], (lambda _: None) if args.json else (lambda line: print(line, flush=True))
     say(HEAD)
     for part, flight in itertools.product(args.parts, args.flight):
         cells.append(cell(args, targets, sizes, part, flight))
@@ -308,7 +314,7 @@ def measure(args: argparse.Namespace) -> int:
     sent = (0 if args.put else len(sizes)) + sum(found["requests_sent"] for found in cells)
     say(f"{sent:,} requests sent to {len(targets)} objects")
     if args.json:
-        print(json.dumps({"put": args.put, "objects": len(targets), "requests_sent": sent, "cells": cells}))
+        print(json.dumps({"put": args.put, "objects": len(targets), "requests_sent": sent, "cells": cells}), flush=True)
     return int(any(found["failed"] for found in cells))
 
 
@@ -335,12 +341,14 @@ def main() -> int:
     args = parser.parse_args()
     try:
         return measure(args) if args.serve_demo is None else serve(args)
-    except (Misuse, OSError, OverflowError) as problem:
+    except BrokenPipeError:  # `| head` has read enough; the sockets' own are dealt with in request()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (Misuse, OSError, OverflowError, ValueError) as problem:
         print(f"object_bench.py: {problem}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # at once, not when the requests in flight have timed out
     sys.exit(main())

@@ -1,11 +1,13 @@
 """object_bench.py against servers that misbehave: what is retried, counted, given up, and never written."""
 
 import json
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -117,7 +119,7 @@ def test_refused_short_and_broken_answers_are_retried_on_new_connections_and_cou
 
 def test_retried_requests_take_longer_and_do_not_count_twice():
     with store("503 SlowDown", "503 SlowDown", "503 SlowDown", "fine") as (url, _):
-        (cell,) = report(f"{url}/a", "--seconds", "0.2", "--parts", "64Ki", "--flight", "1")["cells"]
+        (cell,) = report(f"{url}/a", "--seconds", "0.01", "--parts", "64Ki", "--flight", "1")["cells"]
     assert cell["retried"] == {"503 SlowDown": 3}
     assert cell["requests_sent"] == cell["requests"] + 3
     assert cell["whole_ms"]["p99"] > cell["first_byte_ms"]["p99"] + 10
@@ -175,12 +177,57 @@ def test_urls_from_a_list(tmp_path):
         (("http://h/a", "--flight", "0"), "whole number"),
         (("http://h/a", "--seconds", "-1"), "number from 0"),
         (("--serve-demo", "99999"), "port"),
+        (("http://h/{000000000..999999999}",), "more than 100,000"),
+        (("http://[::1/a",), "IPv6"),
+        (("http://127.0.0.1:port/a", "--attempts", "1"), "port"),
     ],
 )
 def test_misuse(arguments, says):
     result = run(*arguments)
     assert result.returncode == 2
     assert says in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_list_that_is_not_text_is_misuse(tmp_path):
+    (tmp_path / "urls").write_bytes(b"\xff\xfe\x00")
+    result = run("--list", tmp_path / "urls")
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+
+
+def test_an_address_that_is_not_escaped_is_misuse():
+    with store("fine") as (url, _):
+        result = run(f"{url}/ä")
+    assert result.returncode == 2 and "ascii" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_parts_to_put_may_be_large():
+    with store("fine") as (url, seen):
+        report("--put", "--yes", f"{url}/a", "--parts", "257Mi", "--flight", "1", "--seconds", "0.01")
+    assert seen[0][1] == 257 << 20
+
+
+def test_ctrl_c_ends_it_at_once_and_keeps_the_lines():
+    with store("fine", "fine", "stall") as (url, seen):
+        process = subprocess.Popen(
+            [sys.executable, PROGRAM, f"{url}/a", "--parts", "64Ki", "--flight", "1", "--seconds", "5"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        head = process.stdout.readline()
+        while len(seen) < 3:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, errors = process.communicate(timeout=20)
+    assert "MiB" in head and "Traceback" not in errors
+    assert time.monotonic() - start < 1
+    assert process.returncode in (130, -signal.SIGINT)
+
+
+def test_a_reader_may_leave_early():
+    with store("fine") as (url, _):
+        line = f"{sys.executable} {PROGRAM} {url}/a --parts 64Ki --flight 1,1,1 --seconds 0.1 | head -1"
+        result = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
+    assert result.stderr == ""
 
 
 def test_parts_larger_than_the_objects_are_misuse():
