@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "storage" / "environments.md"
 PYTHON = """#!/bin/bash
 case "$MODE" in
   fail) [ "$SLURM_PROCID" = 1 ] && exit 3; exec sleep 300 ;;
-  save) trap 'kill $!; sleep 1; ls "$0" > /dev/null && echo "saved on $SLURMD_NODENAME"; exit 0' TERM
+  save) trap 'kill $!; sleep 2; ls "$0" > /dev/null && echo "saved on $SLURMD_NODENAME"; exit 0' TERM
         echo "running under $PPID"; sleep 300 & wait ;;
   *) echo "ran $2 on $SLURMD_NODENAME" ;;
 esac
@@ -112,8 +112,10 @@ def test_sigterm_to_the_shell_alone_reaches_the_training(ready):
     """As proctrack/cgroup does it: only the task's own process gets the signal."""
 
     def stop(job):
-        for shell in re.findall(r"running under (\d+)", (ready.folder / "job.out").read_text()):
+        shells = re.findall(r"running under (\d+)", (ready.folder / "job.out").read_text())
+        for shell in [*shells, *shells]:  # twice, as at the time limit
             os.kill(int(shell), signal.SIGTERM)
+            time.sleep(0.3)
 
     assert run(ready, "save", stop).count("saved on node") == 2
     assert not left(ready)
