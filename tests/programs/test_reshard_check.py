@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import resource
 import shutil
 import subprocess
 import sys
@@ -146,6 +147,97 @@ def test_unfinished_and_foreign_metadata_are_refused(four, tmp_path):
     assert result.returncode == 2 and "never finished" in result.stderr
     (four / "__0.metadata").write_bytes(b"")
     assert "use_collectives=False" in run("inspect", four, isolated=True).stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x04Nr\x00\x00\x00\x7f.",  # keeps None in place 2**31 of the memo, 34 GB
+        b"\x80\x05\x96" + (1 << 46).to_bytes(8, "little") + b".",  # an array of 64 TiB
+        b"\x80\x04}N" + b"\x85" * 10 + b"s.",  # ends too early
+        b"\x80\x09N.",  # a protocol that does not exist
+        b"\x80\x04N.",  # None
+        b"",
+    ],
+)
+def test_damaged_and_greedy_metadata_is_refused_in_little_memory(content, tmp_path):
+    (tmp_path / ".metadata").write_bytes(content)
+    result = run("inspect", tmp_path, isolated=True)
+    assert result.returncode == 2 and "cannot be read" in result.stderr and "Traceback" not in result.stderr
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 4_000_000  # kB
+
+
+def rewritten(four, *pairs):
+    """Change bytes of `.metadata` for others of the same length."""
+    data = (four / ".metadata").read_bytes()
+    for old, new in pairs:
+        assert old in data and len(old) == len(new)
+        data = data.replace(old, new)
+    (four / ".metadata").write_bytes(data)
+
+
+def test_metadata_cannot_point_outside_the_checkpoint(four):
+    rewritten(four, (b"__3_0.distcp", b"../../secret"))
+    result = run("inspect", four, "--crc", isolated=True)
+    assert result.returncode == 2 and "../../secret" in result.stderr
+
+
+def test_names_of_other_versions_and_of_megatron_are_stand_ins(four):
+    rewritten(four, (b"torch.distributed.checkpoint.filesystem", b"megatron.core.dist_checkpointing.x.abcd"))
+    assert run("inspect", four, isolated=True).returncode == 0
+
+
+def test_names_cannot_write_to_the_terminal(four):
+    rewritten(four, (b"model.1.0.weight", b"model.\x1b[2Jweight"))
+    result = run("inspect", four, "--show", "100", isolated=True)
+    assert result.returncode == 0 and "model.\\x1b[2Jweight" in result.stdout
+
+
+def test_compare_tells_what_it_cannot_read(saved, four, tmp_path):
+    torch = pytest.importorskip("torch", reason=NEEDS_TORCH)
+    os.truncate(four / "__2_0.distcp", 200_000)
+    result = run("compare", saved / "four", four, "--json")
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert any("__2_0.distcp is missing or short" in what for what in json.loads(result.stdout)["differences"].values())
+    torch.save({"x": Path("nothing"), "step": 2}, tmp_path / "custom.pt")
+    result = run("compare", saved / "four", tmp_path / "custom.pt")
+    assert result.returncode == 2 and "custom.pt cannot be read: UnpicklingError" in result.stderr
+
+
+def safetensors(path, header):
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
+
+
+def test_shards_of_an_export_and_names_stripped_to_one_are_refused(saved, tmp_path):
+    one = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    for name in ("shard-1", "shard-2"):
+        safetensors(tmp_path / f"{name}.safetensors", {"step": one})
+    result = run("compare", saved / "four", tmp_path, "--dry-run", isolated=True)
+    assert result.returncode == 2 and "shard-2.safetensors has step again" in result.stderr
+    (tmp_path / "shard-2.safetensors").unlink()
+    safetensors(tmp_path / "shard-1.safetensors", {"step": one, "model.step": one})
+    result = run("compare", saved / "four", tmp_path, "--dry-run", "--strip", "model.", isolated=True)
+    assert result.returncode == 2 and "makes one name of two" in result.stderr
+    (tmp_path / "shard-1.safetensors").write_bytes((1 << 62).to_bytes(8, "little") + b"[]")
+    result = run("compare", saved / "four", tmp_path, "--dry-run", isolated=True)
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+
+
+def test_a_rank_with_nothing_to_write_is_no_left_over(four):
+    (four / "__9_0.distcp").touch()
+    assert "note:" not in run("inspect", four, isolated=True).stdout
+
+
+def test_an_extra_argument_is_refused_on_a_good_checkpoint(four):
+    result = run("inspect", four, four, isolated=True)
+    assert result.returncode == 2 and "inspect takes one directory" in result.stderr
+
+
+def test_a_reader_that_leaves_gets_no_traceback(four):
+    command = f"{sys.executable} -I -S {PROGRAM} inspect {four} --show 500 | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert result.stdout.count("\n") == 1 and result.stderr == ""
 
 
 class Evil:
