@@ -113,6 +113,7 @@ def test_base_canonical_redirect_and_robots():
         ('<p>--8&lt;-- "x"</p>', "--8<--"),
         ("<p>:material-check:</p>", ":material-check:"),
         ("<p>cancel <jobid> now</p>", "<jobid"),
+        ("<table><tr><td>see <code>lspci \\| grep ACS</code></td></tr></table>", r"lspci \| grep ACS"),
     ],
 )
 def test_leaked_markup(html, text):
@@ -134,6 +135,7 @@ def test_leaked_markup(html, text):
         "<p>a-b--8 and 8&lt;9</p>",
         "<p><my-element>x</my-element><math><mrow></mrow></math><svg><lineargradient/></svg></p>",
         "<p><code>two words</code><br><kbd>Ctrl</kbd></p>",
+        r"<table><tr><td><code>grep 'a\|b' | sort</code></td></tr></table><p><code>a \| b</code></p>",
         "<pre><code>a\nb</code></pre><pre><span><code>a\nb</code></span></pre>",
     ],
 )

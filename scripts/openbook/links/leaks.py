@@ -9,6 +9,7 @@ from openbook.links.article import article_of
 
 OPAQUE = "￼"
 WRAPPED = "inline code that runs over the end of a line: a fence that was not rendered"
+ESCAPED = "a pipe inside the code of a table cell needs no backslash, and shows it"
 _CODE = ["code", "pre", "kbd", "samp", "tt", "math", "svg", "script", "style", "textarea", "template", "mjx-container"]
 
 # What leaks: signs (a text without any of them has no such leak), the pattern, what it means.
@@ -60,6 +61,8 @@ def leaks(article: LexborNode, html: bytes, tags: set[str]) -> Iterator[tuple[st
         if "\n" in (text := code.text()):
             first = next((line for line in text.splitlines() if line.strip()), "")
             yield first.strip()[:60], WRAPPED
+        elif r" \| " in text and code.parent.tag in ("td", "th"):  # in a search pattern it stands without spaces
+            yield text, ESCAPED
     article.strip_tags(_CODE, recursive=True)
     text = article.text()
     if any(pattern.search(text) for signs, pattern, _ in LEAKS if any(sign in text for sign in signs)):
