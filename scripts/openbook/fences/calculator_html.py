@@ -10,6 +10,9 @@ from openbook.fences.calculator_text import formula_text, numbers_text, signific
 from openbook.fences.calculator_units import base_factor
 
 
+OPEN_STEPS = 10  # more formulas than that are folded: on a phone they are screens long
+
+
 def render_calculator(calculator: Calculator) -> str:
     given = calculator.defaults()
     results = calculator.compute(given)
@@ -57,7 +60,10 @@ def _steps(calculator: Calculator, given: dict, results: dict[str, float], shown
         content += tag("span", escape(f"{numbers} = {shown[name]}"), class_="calculator-numbers")
         content += tag("span", escape(formula.note), class_="calculator-note") if formula.note else ""
         rows.append(tag("li", content))
-    return tag("ol", "".join(rows), class_="calculator-steps")
+    steps = tag("ol", "".join(rows), class_="calculator-steps")
+    if len(rows) <= OPEN_STEPS:
+        return steps
+    return tag("details", tag("summary", f"The {len(rows)} steps, with numbers") + steps, class_="calculator-evidence")
 
 
 def _evidence(calculator: Calculator) -> str:

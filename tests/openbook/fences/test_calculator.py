@@ -80,6 +80,15 @@ def test_the_worked_example_reads_without_script():
     assert json.loads(tree.css_first("script[type='application/json']").text())["outputs"] == ["seconds"]
 
 
+def test_many_steps_are_folded_and_few_are_not():
+    more = "".join(f"  more{n}: {{title: More, unit: s, expr: seconds * {n}}}\n" for n in range(2, 11))
+    few = LexborHTMLParser(markdown().convert(FENCE.format(BODY)))
+    many = LexborHTMLParser(markdown().convert(FENCE.format(BODY.replace("outputs:", more + "outputs:", 1))))
+    assert few.css_first("details .calculator-steps") is None
+    assert texts(many, "details:has(.calculator-steps) > summary") == ["The 11 steps, with numbers"]
+    assert len(many.css("details .calculator-steps li")) == 11
+
+
 def test_units_are_converted():
     found, _ = read(BODY)
     assert found.compute({"size": 1000, "speed": 80, "disks": 1}) == {"rate": 10.0, "seconds": 100.0}
