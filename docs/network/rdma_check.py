@@ -3,6 +3,7 @@
 
     python3 rdma_check.py                     this machine, or the container or pod in which it runs
     python3 rdma_check.py --device mlx5_0     judge these cards only (repeat it); storage cards stay out
+    python3 rdma_check.py --rate 400          also name ports that came up slower than 400 Gb/s
     python3 rdma_check.py --record DIR        also keep what was read, to send to somebody
     python3 rdma_check.py --root DIR          judge such a record instead of this machine
 
@@ -33,6 +34,7 @@ DO = {
     "card": "host: install rdma-core, load the driver (mlx5_ib, efa, …), read dmesg; cloud: is it this machine type?",
     "card in a pod": "is there one on the host? In exclusive mode it comes by SR-IOV with the rdma plugin, or DRANET",
     "port": "DOWN: cable, switch port, interface; INIT on InfiniBand: no subnet manager. Choose cards with --device",
+    "rate": "other end of the cable: its speed, split ports, cable, FEC; leave storage cards out with --device",
     "GID": "give the interface an IP address; container: --network=host, hostNetwork or a secondary network of its own",
     "ENOENT": "Docker --device=/dev/infiniband, enroot MELLANOX_VISIBLE_DEVICES=all, pod: request the RDMA resource",
     "EPERM": "the device cgroup forbids it: --device instead of a bind mount; pod: request the RDMA resource",
@@ -195,18 +197,20 @@ def status(bad: int, of: int) -> str:
     return "ok" if not bad else "missing" if bad == of else "slow"
 
 
-def check_cards(tree: Tree, all_cards: list[dict], pod: bool) -> list[dict]:
-    """Layers of the card itself: device, port, GID, device file."""
+def check_cards(tree: Tree, all_cards: list[dict], pod: bool, rate: float) -> list[dict]:
+    """Layers of the card itself: device, port (slow below `rate`, Gb/s), GID, device file."""
     if not all_cards:
         known = [name for name in ("mlx5_ib", "efa", "bnxt_re", "irdma") if tree.has(f"sys/module/{name}")]
         found = f"/sys/class/infiniband is empty; RDMA driver loaded: {', '.join(known) or 'none'}"
         return [result("card", "missing", found, DO["card in a pod" if pod else "card"])]
     ports = [(card["name"], port) for card in all_cards for port in card["ports"]]
     down = [name for name, port in ports if "ACTIVE" not in port["state"]]
+    under = [name for name, port in ports if float((re.findall(r"^\d+\.?\d*", port["rate"]) or [0])[0]) < rate]
+    standing = "slow" if under and not down else status(len(down), len(ports))
     shown = [f"{name} {port['state'] or '?'} {port['rate']} {port['link_layer']}" for name, port in ports]
     answers = [
         result("card", "ok", ", ".join(f"{card['name']} ({card['driver'] or '?'})" for card in all_cards)),
-        result("port", status(len(down), len(ports)), ", ".join(shown) or "none", DO["port"]),
+        result("port", standing, ", ".join(shown) or "none", DO["port" if down else "rate"]),
     ]
     roce = [(name, port["gids"]) for name, port in ports if port["link_layer"] == "Ethernet" and name not in down]
     bad = []
@@ -317,7 +321,7 @@ def check_pci(tree: Tree, ends: list[dict], virtual: bool) -> list[dict]:
     return [*answers, result("IOMMU", worse if translated else "ok", found, DO["IOMMU on ARM" if arm else "IOMMU"])]
 
 
-def examine(tree: Tree, only: list[str]) -> dict:
+def examine(tree: Tree, only: list[str], rate: float) -> dict:
     """All layers from the bottom up. Raises ValueError for a card that is not there."""
     all_cards, all_gpus = cards(tree), gpus(tree)
     if all_cards and not set(only) <= {card["name"] for card in all_cards}:
@@ -328,7 +332,7 @@ def examine(tree: Tree, only: list[str]) -> dict:
     if tree.live and "KUBERNETES_SERVICE_HOST" in os.environ:  # a pod may be without the token
         tree.files.setdefault(token, b"")
     pod = tree.has(token) or tree.has(f"var/{token}") or token in tree.files
-    layers = check_cards(tree, all_cards, pod)
+    layers = check_cards(tree, all_cards, pod, rate)
     layers += [check_library(tree, all_cards), check_memory(tree, pod), check_gpudirect(tree, all_gpus)]
     layers += [check_topology(tree, all_gpus, all_cards, virtual)] if all_gpus and all_cards else []
     layers += check_pci(tree, [end for end in all_gpus + all_cards if end["pci"]], virtual)
@@ -347,6 +351,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help="a recorded tree (default: /)")
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="judge this card only; repeat it")
+    parser.add_argument("--rate", type=float, default=0, metavar="GBPS", help="what each port should run at, Gb/s")
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep what was read in this new folder")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
     options = parser.parse_args()
@@ -354,7 +359,7 @@ def main() -> int:
         parser.error("--root must be a folder, and --record a new one")
     tree = Tree(options.root.resolve())
     try:
-        report = examine(tree, options.device)
+        report = examine(tree, options.device, options.rate)
         if options.record:
             tree.save(options.record)
     except (ValueError, OSError) as error:

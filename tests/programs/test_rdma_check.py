@@ -184,6 +184,21 @@ def test_ports_down_and_choice_of_cards(machine):
     assert done.returncode == 2 and "no such card" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_port_slower_than_its_card(machine):
+    machine.write("sys/class/infiniband/mlx5_1/ports/1/rate", "200 Gb/sec (2X NDR)")
+    assert machine.report(0)["port"]["do"] == ""
+    report = machine.report(1, "--rate", "400")
+    assert report["first"] == "port" and report["port"]["status"] == "slow" and "split ports" in report["port"]["do"]
+    machine.report(0, "--rate", "200")
+    machine.report(0, "--rate", "400", "--device", "mlx5_0")
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT")
+    assert "no subnet manager" in machine.report(1, "--rate", "400")["port"]["do"]
+    for n in range(2):
+        machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/state", "1: DOWN")
+        machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/rate", "?")
+    assert machine.report(1, "--rate", "400")["port"]["status"] == "missing"
+
+
 def test_address_of_another_namespace_behind_the_same_name(machine):
     machine.addresses("172.17.0.2")  # the container's own eth1; that of the GIDs is the host's
     layer = machine.report(1)["GID"]
