@@ -9,7 +9,6 @@ from openbook.fences.calculator_model import Calculator, Case, Formula, Input
 from openbook.fences.calculator_text import formula_text, numbers_text, significant, with_unit
 from openbook.fences.calculator_units import base_factor
 
-
 OPEN_STEPS = 10  # more formulas than that are folded: on a phone they are screens long
 
 
