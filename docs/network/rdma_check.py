@@ -347,11 +347,18 @@ def examine(tree: Tree, only: list[str], rate: float) -> dict:
     }
 
 
+def gigabits(text: str) -> float:
+    """A rate from the command line, Gb/s. Raises ValueError for one that no port has, such as nan or 0."""
+    if 0 < float(text) < float("inf"):
+        return float(text)
+    raise ValueError(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help="a recorded tree (default: /)")
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="judge this card only; repeat it")
-    parser.add_argument("--rate", type=float, default=0, metavar="GBPS", help="what each port should run at, Gb/s")
+    parser.add_argument("--rate", type=gigabits, default=0, metavar="GBPS", help="what each port should run at, Gb/s")
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep what was read in this new folder")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
     options = parser.parse_args()

@@ -191,12 +191,20 @@ def test_a_port_slower_than_its_card(machine):
     assert report["first"] == "port" and report["port"]["status"] == "slow" and "split ports" in report["port"]["do"]
     machine.report(0, "--rate", "200")
     machine.report(0, "--rate", "400", "--device", "mlx5_0")
+    machine.write("sys/class/infiniband/mlx5_1/ports/1/rate", "?")  # not readable is not full rate
+    assert machine.report(1, "--rate", "200")["port"]["status"] == "slow"
     machine.write("sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT")
     assert "no subnet manager" in machine.report(1, "--rate", "400")["port"]["do"]
     for n in range(2):
         machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/state", "1: DOWN")
         machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/rate", "?")
     assert machine.report(1, "--rate", "400")["port"]["status"] == "missing"
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "-400", "0", "400Gb"])
+def test_a_rate_that_no_port_can_have_is_misuse(machine, rate):
+    done = run("--root", machine.root, f"--rate={rate}")
+    assert done.returncode == 2 and "--rate" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_address_of_another_namespace_behind_the_same_name(machine):
