@@ -35,6 +35,7 @@ DO = {
     "card in a pod": "is there one on the host? In exclusive mode it comes by SR-IOV with the rdma plugin, or DRANET",
     "port": "DOWN: cable, switch port, interface; INIT on InfiniBand: no subnet manager. Choose cards with --device",
     "rate": "other end of the cable: its speed, split ports, cable, FEC; leave storage cards out with --device",
+    "rate of EFA": "an efa driver before 2.13 says 100 Gb/sec of every card: update it, or leave --rate out",
     "GID": "give the interface an IP address; container: --network=host, hostNetwork or a secondary network of its own",
     "ENOENT": "Docker --device=/dev/infiniband, enroot MELLANOX_VISIBLE_DEVICES=all, pod: request the RDMA resource",
     "EPERM": "the device cgroup forbids it: --device instead of a bind mount; pod: request the RDMA resource",
@@ -205,12 +206,15 @@ def check_cards(tree: Tree, all_cards: list[dict], pod: bool, rate: float) -> li
         return [result("card", "missing", found, DO["card in a pod" if pod else "card"])]
     ports = [(card["name"], port) for card in all_cards for port in card["ports"]]
     down = [name for name, port in ports if "ACTIVE" not in port["state"]]
-    under = [name for name, port in ports if float((re.findall(r"^\d+\.?\d*", port["rate"]) or [0])[0]) < rate]
+    # a port that is down has no rate, whatever sysfs says
+    up = [(card["driver"], port["rate"]) for card in all_cards for port in card["ports"] if "ACTIVE" in port["state"]]
+    under = {driver for driver, at in up if float((re.findall(r"^\d+\.?\d*", at) or [0])[0]) < rate}
     standing = "slow" if under and not down else status(len(down), len(ports))
+    do = [DO["port"]] * bool(down) + [DO["rate"]] * bool(under - {"efa"}) + [DO["rate of EFA"]] * ("efa" in under)
     shown = [f"{name} {port['state'] or '?'} {port['rate']} {port['link_layer']}" for name, port in ports]
     answers = [
         result("card", "ok", ", ".join(f"{card['name']} ({card['driver'] or '?'})" for card in all_cards)),
-        result("port", standing, ", ".join(shown) or "none", DO["port" if down else "rate"]),
+        result("port", standing, ", ".join(shown) or "none", "; ".join(do)),
     ]
     roce = [(name, port["gids"]) for name, port in ports if port["link_layer"] == "Ethernet" and name not in down]
     bad = []
@@ -337,14 +341,8 @@ def examine(tree: Tree, only: list[str], rate: float) -> dict:
     layers += [check_topology(tree, all_gpus, all_cards, virtual)] if all_gpus and all_cards else []
     layers += check_pci(tree, [end for end in all_gpus + all_cards if end["pci"]], virtual)
     bad = [layer["layer"] for kind in ("missing", "slow") for layer in layers if layer["status"] == kind]
-    return {
-        "first": bad[0] if bad else None,
-        "virtual": virtual,
-        "pod": pod,
-        "layers": layers,
-        "cards": all_cards,
-        "gpus": all_gpus,
-    }
+    first = bad[0] if bad else None
+    return {"first": first, "virtual": virtual, "pod": pod, "layers": layers, "cards": all_cards, "gpus": all_gpus}
 
 
 def gigabits(text: str) -> float:

@@ -194,11 +194,24 @@ def test_a_port_slower_than_its_card(machine):
     machine.write("sys/class/infiniband/mlx5_1/ports/1/rate", "?")  # not readable is not full rate
     assert machine.report(1, "--rate", "200")["port"]["status"] == "slow"
     machine.write("sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT")
-    assert "no subnet manager" in machine.report(1, "--rate", "400")["port"]["do"]
+    do = machine.report(1, "--rate", "400")["port"]["do"]
+    assert "no subnet manager" in do and "split ports" in do  # one is down, the other slow
+    machine.write("sys/class/infiniband/mlx5_1/ports/1/rate", "400 Gb/sec (4X NDR)")
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/rate", "40 Gb/sec (4X QDR)")  # mlx5, of a port that is down
+    assert "split ports" not in machine.report(1, "--rate", "400")["port"]["do"]
     for n in range(2):
         machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/state", "1: DOWN")
         machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/rate", "?")
     assert machine.report(1, "--rate", "400")["port"]["status"] == "missing"
+
+
+def test_old_efa_drivers_say_100_of_every_card(machine):
+    for n in range(2):
+        machine.write(f"sys/class/infiniband/mlx5_{n}/ports/1/rate", "100 Gb/sec (4X EDR)")
+        card = (machine.root / f"sys/class/infiniband/mlx5_{n}/device").resolve().relative_to(machine.root.resolve())
+        machine.link(f"{card}/driver", "sys/bus/pci/drivers/efa")
+    do = machine.report(1, "--rate", "400")["port"]["do"]
+    assert "2.13" in do and "split ports" not in do
 
 
 @pytest.mark.parametrize("rate", ["nan", "inf", "-400", "0", "400Gb"])
