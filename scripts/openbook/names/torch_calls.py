@@ -3,11 +3,10 @@
 import ast
 import difflib
 import re
-import textwrap
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from openbook import python_names
 from openbook.findings import Finding
 from openbook.names.documents import SHELL, Document
 from openbook.names.torch_names import Entry, Missing, Names
@@ -30,62 +29,21 @@ class Bindings:
     """What names mean in a program: imports, less what it binds otherwise."""
 
     def __init__(self, tree: ast.Module, usual: dict[str, str]):
-        imported: dict[str, str] = {}
-        self.imports: list[tuple[int, str]] = []
-        tried = {
-            id(below)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Try) and node.handlers
-            for statement in node.body
-            for below in ast.walk(statement)
-        }
-        self.tried = tried
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    first = alias.name.split(".")[0]
-                    imported[alias.asname or first] = alias.name if alias.asname else first
-                    self.note(node, alias.name)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for alias in node.names:
-                    if alias.name != "*":
-                        imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-                        self.note(node, f"{node.module}.{alias.name}")
-        bound = set(self.bound(tree))
-        self.names = {name: full for name, full in {**usual, **imported}.items() if name not in bound}
-
-    def note(self, node: ast.stmt, full: str) -> None:
-        if id(node) not in self.tried:
-            self.imports.append((node.lineno, full))
-
-    @staticmethod
-    def bound(tree: ast.Module) -> Iterator[str]:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                yield node.id
-            elif isinstance(node, ast.arg):
-                yield node.arg
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
-                yield node.name or ""
+        self.tried = python_names.tried(tree)
+        brought = list(python_names.imports(tree))
+        self.imports = [
+            (one.node.lineno, f"{one.module}.{one.attribute}" if one.attribute else one.module)
+            for one in brought
+            if one.attribute != "*" and one.node not in self.tried
+        ]
+        bound = python_names.assigned(tree)
+        meant = {**usual, **{one.bound: one.meant for one in brought if one.bound}}
+        self.names = {name: full for name, full in meant.items() if name not in bound}
 
     def full(self, node: ast.expr) -> str:
         """The dotted name that an expression means; empty for any other."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.insert(0, node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or node.id not in self.names:
-            return ""
-        return ".".join([self.names[node.id], *parts])
-
-
-def parsed(source: str) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(textwrap.dedent(source))
-        except (SyntaxError, ValueError, RecursionError):
-            return None  # a finding of the snippet checker
+        root, rest = python_names.dotted_name(node)
+        return ".".join([self.names[root], *rest]) if root in self.names else ""
 
 
 def missing(found: Missing, version: str) -> tuple[str, str]:
@@ -98,7 +56,7 @@ def problems(tree: ast.Module, bindings: Bindings, names: Names) -> Iterator[Pro
         if full.startswith("torch."):
             yield from named(full, line, names)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in bindings.tried:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node not in bindings.tried:
             full = bindings.full(node)
             if full.startswith("torch."):
                 yield from named(full, node.end_lineno or node.lineno, names)
@@ -139,7 +97,7 @@ def every(document: Document, names: Names) -> Iterator[tuple[int, Problem]]:
     usual = USUAL if document.prose else {}
     before: dict[str, str] = {}  # imports of the page's earlier fences
     for piece in document.pieces:
-        if piece.language == "python" and (tree := parsed(piece.text)):
+        if piece.language == "python" and (tree := python_names.parsed(piece.text)):
             bindings = Bindings(tree, {**usual, **before})
             before |= {name: full for name, full in bindings.names.items() if full.startswith("torch")}
             for problem in problems(tree, bindings, names):
@@ -157,7 +115,7 @@ def every(document: Document, names: Names) -> Iterator[tuple[int, Problem]]:
 def in_span(span: str, names: Names) -> Iterator[Problem]:
     if not INLINE.search(span):
         return
-    if (tree := parsed(span)) is not None:
+    if (tree := python_names.parsed(span)) is not None:
         usual = {"torch": "torch", "dist": "torch.distributed"}
         yield from problems(tree, Bindings(tree, usual), names)
         return

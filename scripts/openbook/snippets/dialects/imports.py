@@ -8,11 +8,11 @@ import importlib.metadata
 import json
 import sys
 import textwrap
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from openbook import python_names
 from openbook.snippets import names, tools
 from openbook.snippets.cache import Cache, key_of
 from openbook.snippets.dialects.base import Problem, Snippet
@@ -37,57 +37,24 @@ class Use:
 
 def uses(tree: ast.Module) -> Iterator[Use]:
     """The names that a program takes from modules, but for imports that it expects to fail."""
-    tried = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Try) and node.handlers
-        for statement in node.body
-        for child in ast.walk(statement)
-    }
+    tried = python_names.tried(tree)
     bound: dict[str, tuple[str, ...]] = {}
-    rebound = set(assigned(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                chain = (alias.name,) if alias.asname else (alias.name.split(".")[0],)
-                rebound |= {alias.asname or chain[0]} if bound.get(alias.asname or chain[0], chain) != chain else set()
-                bound[alias.asname or chain[0]] = chain
-                if node not in tried:
-                    yield Use(node.lineno, (alias.name,))
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                chain = (node.module,) if alias.name == "*" else (node.module, alias.name)
-                if alias.name != "*":
-                    rebound |= {alias.asname or alias.name} & bound.keys()
-                    bound[alias.asname or alias.name] = chain
-                if node not in tried:
-                    yield Use(alias.lineno, chain)
+    rebound = python_names.assigned(tree)
+    for one in python_names.imports(tree):
+        chain = (one.module, one.attribute) if one.attribute not in ("", "*") else (one.module,)
+        if one.node not in tried:
+            yield Use(one.line, chain)
+        if one.bound:
+            stands = chain if one.attribute else (one.meant,)
+            if one.bound in bound and (one.attribute or bound[one.bound] != stands):
+                rebound.add(one.bound)
+            bound[one.bound] = stands
     bound = {**{name: (module,) for name, module in USUAL.items() if name not in bound}, **bound}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node not in tried:
-            root, dotted = dotted_name(node)
+            root, dotted = python_names.dotted_name(node)
             if root in bound and root not in rebound:
                 yield Use(node.lineno, (*bound[root], *dotted))
-
-
-def dotted_name(node: ast.expr) -> tuple[str, list[str]]:
-    """`a.b.c` as its root and the rest; an empty root for an attribute of anything else."""
-    found: list[str] = []
-    while isinstance(node, ast.Attribute):
-        found.insert(0, node.attr)
-        node = node.value
-    return (node.id, found) if isinstance(node, ast.Name) else ("", [])
-
-
-def assigned(tree: ast.Module) -> Iterator[str]:
-    """Names that the program binds by other means than an import."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
-            yield node.name or ""
 
 
 def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
@@ -96,12 +63,9 @@ def check(snippets: Sequence[Snippet]) -> Iterator[tuple[Snippet, Problem]]:
     for snippet in snippets:
         before = snippet.before + "\n" if snippet.before else ""
         offset = before.count("\n")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                tree = ast.parse(before + textwrap.dedent(snippet.source))
-            except (SyntaxError, ValueError):
-                continue  # an earlier fence of the session, which is told there
+        tree = python_names.parsed(before + textwrap.dedent(snippet.source))
+        if tree is None:
+            continue  # an earlier fence of the session, which is told there
         for use in uses(tree):
             known = use.chain[0].partition(".")[0] in names.KNOWN
             if known and use.line > offset and not f"{use.text}.".startswith(tuple(f"{name}." for name in VAGUE)):
