@@ -115,6 +115,7 @@ SCRIPTS = (
     (re.compile(r"\bCUDA_VISIBLE_DEVICES\b"), "cuda-visible"),
 )
 CUDA_BUILD = re.compile(r"\.cuh?\b|\bcuda_sources|\bwith_cuda|_cuda_cflags|__global__")  # else plain C++: portable
+MAGIC = re.compile(r"(\s*)(?:(?:\w[\w, ]*=\s*)?(?:%[\w%]|![^\s=]).*|\?.+|[\w.]+\?{1,2}\s*)")  # a line of IPython's own
 CUDA_FILES = (".cu", ".cuh")
 C_FILES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inl")
 LARGEST = 20_000_000  # bytes; longer files are data
@@ -243,8 +244,7 @@ def lines_of(text: str) -> list[str]:
 
 def notebook_findings(text: str) -> list[tuple[int, str, str]]:
     """(line in its cell, kind, text with the number of the cell) of a Jupyter notebook. Raises ValueError."""
-    visitor = PythonFile(text)
-    rows = []
+    visitor, rows = PythonFile(text), []
     notebook = json.loads(text)
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
@@ -257,10 +257,16 @@ def notebook_findings(text: str) -> list[tuple[int, str, str]]:
         if re.match(r"%%(bash|sh|script)\b", lines[0]):
             found = scan(lines, SCRIPTS, comment="#")
         elif not re.match(r"%%(?!time|capture|prun)", lines[0]):
-            magic = re.compile(r"(\s*)(?:[\w, ]+=\s*)?[%!](?=\S).*")
-            found = scan([line if magic.fullmatch(line) else "" for line in lines], SCRIPTS, comment="#")
+            magics: list[re.Match | None] = []
+            for before, line in zip(["", *lines], lines):  # a command may go on in the next line
+                magics.append(magics[-1] if magics and before.endswith("\\") and magics[-1] else MAGIC.fullmatch(line))
+            found = scan([line if magic else "" for line, magic in zip(lines, magics)], SCRIPTS, comment="#")
             visitor.found = {}
-            visitor.visit(ast.parse("\n".join(magic.sub(r"\1pass", line) for line in lines)))
+            try:
+                tree = ast.parse("\n".join(lines))  # "% (a, b)" may begin a line of plain Python, too
+            except SyntaxError:
+                tree = ast.parse("\n".join(m[1] + "pass" if m else line for line, m in zip(lines, magics)))
+            visitor.visit(tree)
             found += [(line, kind, what) for (line, kind), what in visitor.found.items()]
         rows += [(line, kind, f"cell {count}: {what}") for line, kind, what in sorted(found)]
     return rows
@@ -277,6 +283,8 @@ def findings_of(path: Path) -> list[tuple[int, str, str]] | None:
     if path.stat().st_size > LARGEST:
         raise OSError(f"larger than {LARGEST // 1_000_000} MB")
     raw = path.read_bytes()
+    if b"\0" in raw:
+        raise ValueError("NUL bytes in it: no text in UTF-8")
     text = raw.decode("utf-8-sig", errors="replace")
     if suffix == ".py":
         visitor = PythonFile(text)
@@ -382,9 +390,11 @@ if __name__ == "__main__":
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of a pipe left
+    except OSError as problem:  # the reader of a pipe left, or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 1
+        code = 1 if isinstance(problem, BrokenPipeError) else 2
+        if code == 2:
+            print(f"port_check.py: {problem}", file=sys.stderr)
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)

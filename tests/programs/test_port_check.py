@@ -155,6 +155,53 @@ def test_a_notebook(tmp_path):
     ]
 
 
+def notebook(folder: Path, *sources: str) -> dict:
+    """The report on a notebook of these code cells."""
+    cells = [{"cell_type": "code", "source": source} for source in sources]
+    (folder / "a.ipynb").write_text(json.dumps({"cells": cells}))
+    return json.loads(run(folder, "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print('%d' % 3)",
+        "if 1 != 2: pass",
+        "x = (3\n  %(4))",
+        "print(1\n  != 2)",
+        "%time x = 1",
+        "model?",
+        "?model",
+        "!pip install \\\n    torch",
+        "files = !ls\nif files != 2: pass",
+    ],
+)
+def test_a_notebook_with_percent_signs_and_lines_of_ipython(tmp_path, line):
+    report = notebook(tmp_path, f"{line}\nmodel.cuda()")
+    assert report["unreadable"] == []
+    assert [finding["text"] for finding in report["findings"]] == ["cell 1: .cuda()"]
+
+
+def test_a_notebook_with_a_long_line_takes_no_time(tmp_path):
+    report = notebook(tmp_path, f"x = '{'iVBORw0K' * 25_000}'", f"y = (1 +{' ' * 50_000}2)", "model.cuda()")
+    assert (report["unreadable"], len(report["findings"])) == ([], 1)
+
+
+@pytest.mark.parametrize("name", ["a.cpp", "a.sh", "requirements.txt"])
+def test_a_file_in_utf_16_is_named_as_not_read(tmp_path, name):
+    (tmp_path / name).write_bytes("nvidia-smi\ncudaMalloc();\n".encode("utf-16"))
+    done = run(tmp_path)
+    assert done.returncode == 1 and f"not read: {name}: NUL bytes" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_output_that_cannot_be_written(tmp_path):
+    (tmp_path / "a.py").write_text("model.cuda()")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, PROGRAM, tmp_path], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_exit_code_follows_the_target(tmp_path):
     (tmp_path / "code.py").write_text("x = x.cuda()\n")
     assert run(tmp_path, "--target", "rocm").returncode == 0
