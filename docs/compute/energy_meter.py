@@ -14,9 +14,12 @@ Exit codes: 0 measured; 1 findings; 2 misuse or nothing to read; the command's o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
+import errno
 import json
 import math
+import os
 import re
 import shutil
 import signal
@@ -31,12 +34,13 @@ REASONS += ["sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdo
 FAULTS = re.compile("slowdown|thermal|thrm|prochot|throttled")
 NVIDIA = "index name power.draw enforced.power.limit power.default_limit clocks.sm temperature.gpu temperature.memory"
 NUMBERS = ["t", "energy_j", "wrap_j", "power_w", "limit_w", "default_w", "clock_mhz", "temp_c", "memory_c"]
+MOST = 1e15  # of any value in a recording
 TIMED = ["sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"]
 
 
 def number(value) -> float | None:
     """A number out of what a tool printed: 71.5, "71.5 W", {"value": 71.5}; None for N/A."""
-    match = re.search(r"-?\d+(\.\d+)?", str(value.get("value") if isinstance(value, dict) else value))
+    match = re.search(r"-?\d+(\.\d+)?(e[+-]?\d+)?", str(value.get("value") if isinstance(value, dict) else value))
     return float(match.group()) if match else None
 
 
@@ -139,7 +143,10 @@ class Meter:
     """All sources of this machine."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.args, self.start, self.notes = args, 0.0, set()
+        self.args, self.start, self.notes, self.failed = args, 0.0, set(), []
+        self.rounds, self.ended, self.file = 0, 0.0, None
+        if args.record and not args.replay:  # fails now rather than after the run
+            self.file = args.record.open("ab", buffering=0)
         self.sources = [lambda: rapl(args.powercap, self.notes)]
         if shutil.which("nvidia-smi") and not args.replay:
             self.sources.append(Nvidia(args.nvml).samples)
@@ -157,12 +164,29 @@ class Meter:
             now = time.monotonic()
             self.start = self.start or now
             rows += [{"t": round(now - self.start, 4), **row} for row in found]
+        self.rounds += 1
+        self.keep(rows)
         return rows
+
+    def keep(self, rows: list[dict]) -> None:
+        """Add samples to --record at once: a machine that dies leaves those it took. Full disks end with whole lines."""
+        if not self.file:
+            return
+        lines, good = "".join(json.dumps(row) + "\n" for row in rows).encode(), 0
+        try:
+            good = self.file.seek(0, os.SEEK_END) if self.file.seekable() else 0
+            if self.file.write(lines) != len(lines):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self.failed.append(f"{self.args.record} lacks the samples from {rows[0]['t']:.0f} s on: {error.strerror}")
+            with contextlib.suppress(OSError):
+                self.file.truncate(good)
+            self.file = None
 
     def watch(self) -> tuple[list[dict], int]:
         """Samples from just before the command starts to just after it ends, and its exit code."""
         rows, code = self.take(), None
-        if not chosen(rows, self.args):
+        if not rows or absent(rows, self.args):
             return rows, 0
         command, out = self.args.command or ["sleep", str(self.args.seconds)], sys.stderr if self.args.json else None
         child = subprocess.Popen(command, stdout=out)
@@ -173,6 +197,7 @@ class Meter:
                 code = child.wait(self.args.interval)
             except subprocess.TimeoutExpired:
                 rows += self.take()
+        self.ended = time.monotonic() - self.start
         return rows + self.take(), code if code >= 0 else 128 - code
 
 
@@ -181,9 +206,14 @@ def chosen(rows: list[dict], args: argparse.Namespace) -> list[dict]:
     return [row for row in rows if not args.devices or row["device"] in args.devices]
 
 
+def absent(rows: list[dict], args: argparse.Namespace) -> list[str]:
+    """The devices that are asked for and have no sample."""
+    return [name for name in args.devices if all(row["device"] != name for row in rows)]
+
+
 def recorded(path: Path) -> list[dict]:
     """The samples of a file in order of time; ValueError names the first line that is none."""
-    if not path.stat().st_size and not path.is_fifo():
+    if not path.stat().st_size and not path.is_fifo():  # before an endless device is read
         raise ValueError(f"{path}: no samples in it")
     rows = []
     for count, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
@@ -193,12 +223,14 @@ def recorded(path: Path) -> list[dict]:
             row = json.loads(line)
             values = [row.get(key) for key in NUMBERS] + list((row.get("reason_s") or {}).values())
             texts = [row["device"], row["name"], *(row.get("reasons") or [])]
-            good = all(value is None or math.isfinite(value) for value in values) and row["t"] is not None
+            good = all(value is None or -MOST < value < MOST for value in values) and row["t"] is not None  # no nan
             if not good or not all(isinstance(text, str) for text in texts):
                 raise ValueError
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
             raise ValueError(f"{path}: line {count} is not a sample of this program") from None
         rows.append(row)
+    if not rows:
+        raise ValueError(f"{path}: no samples in it")
     return sorted(rows, key=lambda row: row["t"])
 
 
@@ -209,16 +241,17 @@ def summary(rows: list[dict]) -> dict:
     keys = ("energy_j", "power_w", "clock_mhz", "temp_c", "memory_c")
     counter, watts, clocks, heat, memory = ([row[key] for row in rows if row.get(key) is not None] for key in keys)
     steps = [after - before for before, after in zip(counter, counter[1:])]
-    steps = [step if step >= 0 else step + first.get("wrap_j", math.nan) for step in steps]  # nan: driver reloaded
+    steps = [step if step >= 0 else step + (first.get("wrap_j") or math.nan) for step in steps]  # nan: driver reloaded
     counted = len(counter) == len(rows) and not math.isnan(sum(steps))
     powered = [row for row in rows if row.get("power_w") is not None]
     integral = sum((b["t"] - a["t"]) * (a["power_w"] + b["power_w"]) / 2 for a, b in zip(powered, powered[1:]))
     if counted and not watts:
         watts = [step / (b["t"] - a["t"]) for step, a, b in zip(steps, rows, rows[1:]) if b["t"] > a["t"]]
-    energy = sum(steps) if counted else integral
+    energy = round(sum(steps) if counted else integral, 3) if counted or powered else None
     report = {"device": first["device"], "name": first["name"], "samples": len(rows), "seconds": round(seconds, 3)}
-    report.update(energy_j=round(energy, 3), method="counter" if counted else "integral of samples", last_t=last["t"])
-    report["integral_j"], report["mean_w"] = round(integral, 3) or None, round(energy / seconds, 2) if seconds else None
+    report.update(energy_j=energy, method="counter" if counted else "integral of samples", last_t=last["t"])
+    report["integral_j"] = round(integral, 3) or None
+    report["mean_w"] = round(energy / seconds, 2) if seconds and energy is not None else None
     report.update(peak_w=max(watts, default=None), limit_w=first.get("limit_w"), default_w=first.get("default_w"))
     report["clock_mhz"] = {"mean": round(sum(clocks) / len(clocks)), "min": round(min(clocks))} if clocks else None
     report.update(temp_c=max(heat, default=None), memory_c=max(memory, default=None))
@@ -226,18 +259,19 @@ def summary(rows: list[dict]) -> dict:
     shares = {reason: active.count(reason) / len(rows) for reason in active}
     for reason, value in (last.get("reason_s") or {}).items():  # the driver's own clock beats the samples
         before = (first.get("reason_s") or {}).get(reason)
-        if seconds and before is not None and value > before:
+        if seconds and before is not None and value is not None and value > before:
             shares[reason] = min((value - before) / seconds, 1)
     report["reasons"] = {reason: round(share, 3) for reason, share in sorted(shares.items()) if share > 0}
     return report
 
 
-def analyse(rows: list[dict], args: argparse.Namespace) -> dict:
-    """The whole report of recorded samples, with what somebody should look at."""
+def analyse(rows: list[dict], args: argparse.Namespace, rounds: int = 0, ended: float = 0.0) -> dict:
+    """The whole report of samples, with what somebody should look at; `rounds` were taken until `ended`, if known."""
     names = dict.fromkeys(row["device"] for row in rows)
     devices = [summary([row for row in rows if row["device"] == name]) for name in names]
-    end, found, most = max(row["t"] for row in rows), [], max(device["samples"] for device in devices)
-    total = sum(device["energy_j"] for device in devices if not device["device"].startswith("rapl:psys"))
+    times, most = [ended or rows[0]["t"], *(row["t"] for row in rows)], max(device["samples"] for device in devices)
+    start, end, found, most = min(times), max(times) - min(times), [], max(most, rounds)  # a part may begin at any time
+    total = sum(device["energy_j"] or 0 for device in devices if not device["device"].startswith("rapl:psys"))
     report = {"program": "energy_meter", "seconds": round(end, 3), "devices": devices, "energy_j": round(total, 3)}
     report["mean_w"] = round(total / end, 2) if end else 0
     if args.units:
@@ -249,8 +283,11 @@ def analyse(rows: list[dict], args: argparse.Namespace) -> dict:
                 found.append(f"{name}: {reason} {share:.0%} of the time, hottest {device['temp_c']} °C")
         if limit and default and limit < default - 1:
             found.append(f"{name}: power limit {limit:g} W, default {default:g} W")
-        if device["last_t"] < end * 0.9 and device["samples"] < most:
-            found.append(f"{name}: no sample after {device['last_t']:.0f} s of {end:.0f} s")
+        last = device["last_t"] - start
+        if last < end * 0.9 and device["samples"] < most:
+            found.append(f"{name}: no sample after {last:.0f} s of {end:.0f} s")
+        if device["energy_j"] is None:
+            found.append(f"{name}: neither energy nor power can be read: it is missing in the total")
     return dict(report, findings=found)
 
 
@@ -260,7 +297,8 @@ def show(report: dict) -> None:
     for device in report["devices"]:
         cells = [device["mean_w"], device["peak_w"], (device["clock_mhz"] or {}).get("mean"), device["temp_c"]]
         mean, peak, clock, *heat = ("-" if cell is None else f"{cell:.0f}" for cell in [*cells, device["memory_c"]])
-        energy = ("" if device["method"] == "counter" else "~") + format(device["energy_j"], ".1f")
+        energy = ("" if device["method"] == "counter" else "~") + format(device["energy_j"] or 0, ".1f")
+        energy = "-" if device["energy_j"] is None else energy
         why = ", ".join(f"{reason} {share:.0%}" for reason, share in device["reasons"].items())
         line = f"{device['device']:20} {energy:>10} {mean:>7} {peak:>7} {clock:>5} {heat[0]:>4} {heat[1]:>4}  {why}"
         print(line.rstrip())
@@ -279,7 +317,12 @@ def main() -> int:
     option("--unit", default="unit", help="what one of them is called")
     option("--interval", type=float, default=1.0, help="seconds between samples (default: 1)")
     option("--seconds", type=float, help="watch for so long instead of running a command")
-    option("--devices", type=lambda text: text.split(","), default=[], help="only these: nvidia:0,rapl:package-0")
+    option(
+        "--devices",
+        type=lambda text: text.replace(" ", "").split(","),
+        default=[],
+        help="only these: nvidia:0,rapl:package-0",
+    )
     option("--record", type=Path, help="write the samples here, one JSON object a line")
     option("--replay", type=Path, help="report on such a file; measure nothing")
     option("--powercap", type=Path, default=Path("/sys/class/powercap"), help="folder of RAPL's zones")
@@ -297,25 +340,24 @@ def main() -> int:
         parser.error(f"command not found: {args.command[0]}")
     if args.record and args.record.is_file() and args.record.stat().st_size:
         parser.error(f"{args.record} exists and is not overwritten: give another name")
-    meter, code = Meter(args), 0
     try:
-        if args.record:  # fails now rather than after the run
-            args.record.open("a").close()
+        meter, code = Meter(args), 0
         if args.replay:
             rows = recorded(args.replay)
+            if args.record:
+                args.record.write_text("".join(json.dumps(row) + "\n" for row in rows))
         else:
             rows, code = (meter.take(), 0) if args.dry_run else meter.watch()
-        if args.record:
-            args.record.write_text("".join(json.dumps(row) + "\n" for row in rows))
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    names, rows = dict.fromkeys(row["device"] for row in rows), chosen(rows, args)
-    if names and not rows:
-        parser.error(f"no such device: {', '.join(args.devices)}; there are {', '.join(names)}")
+    names, unknown, rows = dict.fromkeys(row["device"] for row in rows), absent(rows, args), chosen(rows, args)
+    if names and unknown:
+        parser.error(f"no such device: {', '.join(unknown)}; there are {', '.join(names)}")
     if not rows:
         missing = "no nvidia-smi, amd-smi or rocm-smi that answers, and no RAPL zone"
         parser.error(f"nothing to read: {'; '.join(meter.notes) or missing}. --replay works anywhere")
-    report = dict(analyse(rows, args), notes=sorted(meter.notes), command_exit=code)
+    report = dict(analyse(rows, args, meter.rounds, meter.ended), notes=sorted(meter.notes), command_exit=code)
+    report["findings"] += meter.failed
     print(json.dumps(report, indent=1)) if args.json else show(report)
     return code or (1 if report["findings"] else 0)
 
@@ -325,4 +367,13 @@ if __name__ == "__main__":
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # a terminal without the degree sign
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except KeyboardInterrupt:  # before the command began
+        code = 130
+    except OSError as problem:  # standard output is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(f"energy_meter.py: {problem}", file=sys.stderr)
+        code = 2
+    sys.exit(code)

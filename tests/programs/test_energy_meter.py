@@ -101,6 +101,7 @@ def test_nothing_runs_where_nothing_can_be_read(meter, tmp_path):
 
 
 BROKEN = ['"t": "x"', '"t": NaN', '"t": null', '"t": 1e999', '"t": 0, "power_w": "many"', '"t": 0, "device": ["a"]']
+BROKEN += ['"t": 1e16', '"t": 0, "clock_mhz": 1.7e308', '"t": 0, "energy_j": 1' + "0" * 400]
 BROKEN += ['"t": 0, "reasons": [1]', '"t": 0, "reason_s": [1]', '"t": 0, "reason_s": {"a": "b"}']
 
 
@@ -122,6 +123,8 @@ def test_an_empty_file_and_an_endless_one(meter, tmp_path):
     (tmp_path / "x").touch()
     assert "no samples in it" in meter("--replay", tmp_path / "x", code=2).stderr
     assert "no samples in it" in meter("--replay", "/dev/zero", code=2).stderr
+    (tmp_path / "x").write_text("\n \n")
+    assert "no samples in it" in meter("--replay", tmp_path / "x", code=2).stderr
 
 
 def test_mark_of_byte_order_nulls_and_disorder_are_read(meter, tmp_path):
@@ -141,6 +144,15 @@ def test_no_file_is_overwritten(meter, tmp_path):
 def test_a_device_that_is_not_there(meter, tmp_path):
     message = meter("--devices", "nvidia:7", "--dry-run", powercap=zones(tmp_path / "p", 5), code=2).stderr
     assert "no such device: nvidia:7; there are rapl:package-0" in message
+    message = meter(
+        "--devices", "rapl:package-0,nvidia:7", "--", "touch", tmp_path / "ran", powercap=tmp_path / "p", code=2
+    ).stderr
+    assert "no such device: nvidia:7" in message and not (tmp_path / "ran").exists()
+
+
+def test_devices_with_a_space_after_the_comma(meter):
+    report = json.loads(meter("--json", "--replay", SAMPLE, "--devices", "nvidia:0, nvidia:3", code=1).stdout)
+    assert [device["device"] for device in report["devices"]] == ["nvidia:0", "nvidia:3"]
 
 
 def test_a_terminal_without_the_degree_sign():
@@ -168,7 +180,9 @@ def test_reads_nvidia_smi(meter):
     assert report["findings"] == [
         "nvidia:1: hw_thermal_slowdown 100% of the time, hottest 88.0 °C",
         "nvidia:1: power limit 500 W, default 700 W",
+        "nvidia:1: neither energy nor power can be read: it is missing in the total",
     ]
+    assert second["energy_j"] is None and report["energy_j"] == first["energy_j"]
 
 
 @pytest.mark.parametrize("field", ["clocks_event_reasons.active", "clocks_throttle_reasons.active"])
@@ -184,7 +198,17 @@ def test_the_energy_counter_beats_sampled_power(meter, tmp_path):
     cool = GPUS[1].replace("500.00", "700.00").replace("0x0000000000000044", "0x0")
     tools = {"nvidia-smi": nvidia_smi([GPUS[0], cool, cool.replace("1, NVIDIA", "2, NVIDIA")])}
     result = meter(
-        "--json", "--units", "100", "--unit", "token", "--", "echo", "hello", tools=tools, nvml=tmp_path / "nvml.so"
+        "--json",
+        "--units",
+        "100",
+        "--unit",
+        "token",
+        "--",
+        "echo",
+        "hello",
+        tools=tools,
+        nvml=tmp_path / "nvml.so",
+        code=1,
     )
     report = json.loads(result.stdout)
     assert result.stderr == "hello\n"  # the command's output does not disturb the document
@@ -347,6 +371,98 @@ def test_a_device_that_falls_silent_is_a_finding(meter, tmp_path):
         if (t, device) != (100, "b")
     ]
     assert "b: no sample after 5 s of 100 s" in meter("--replay", samples(tmp_path / "r", *rows), code=1).stdout
+
+
+def test_a_part_of_a_recording_has_its_own_length(meter, tmp_path):
+    file = samples(tmp_path / "r", {"t": 100, "power_w": 500}, {"t": 110, "power_w": 500})
+    report = json.loads(meter("--json", "--replay", file).stdout)
+    assert (report["seconds"], report["mean_w"], report["energy_j"]) == (10, 500, 5000)
+
+
+def test_nulls_beside_a_counter_that_falls(meter, tmp_path):
+    rows = [{"t": t, "energy_j": 9 - t, "wrap_j": None, "power_w": 2, "reason_s": {"a": t or None}} for t in (0, 1, 2)]
+    rows[2]["reason_s"] = rows[0]["reason_s"] = {"a": 1}
+    rows.append({"t": 3, "energy_j": 1, "power_w": 2, "reason_s": {"a": None}})
+    assert json.loads(meter("--json", "--replay", samples(tmp_path / "r", *rows)).stdout)["energy_j"] == 6
+
+
+def test_a_device_without_energy_and_power_is_not_0_joules(meter, tmp_path):
+    rows = [{"t": t, "power_w": power, "device": name} for t in (0, 10) for name, power in (("a", 100), ("vgpu", None))]
+    result = meter("--replay", samples(tmp_path / "r", *rows), code=1)
+    assert result.stdout.splitlines()[2].split() == ["vgpu", "-", "-", "-", "-", "-", "-"]
+    assert "vgpu: neither energy nor power can be read: it is missing in the total" in result.stdout
+
+
+def test_all_devices_fall_silent(meter):
+    tool = 'n=$(cat "$0.n" 2>/dev/null || echo 0); n=$((n + 1)); echo $n >"$0.n"; [ $n -lt 5 ] || exit 1\n'
+    result = meter(
+        "--json",
+        "--seconds",
+        "1.5",
+        "--interval",
+        "0.1",
+        tools={"nvidia-smi": tool + f'echo "{GPUS[0]}, 0, 0, 0, 0"'},
+        code=1,
+    )
+    report = json.loads(result.stdout)
+    assert report["seconds"] >= 1.5 and "nvidia:0: no sample after 0 s of 2 s" in report["findings"]
+
+
+def test_microjoules_with_an_exponent(meter):
+    card = {"card0": {"Accumulated Energy (uJ)": "1.25e+16", "Average Graphics Package Power (W)": "100.0"}}
+    report = json.loads(
+        meter("--json", "--dry-run", "--record", "/dev/stderr", tools={"rocm-smi": f"echo '{json.dumps(card)}'"}).stderr
+    )
+    assert report["energy_j"] == 1.25e10
+
+
+def test_a_full_disk_costs_neither_the_report_nor_the_lines_before(meter, tmp_path):
+    command = ["bash", "-c", 'ulimit -f 1; exec "$@"', "-", sys.executable, PROGRAM, "--powercap"]
+    command += [zones(tmp_path / "p", 5, name="package-" + "x" * 300), "--nvml", "none", "--json", "--seconds", "0.6"]
+    command += ["--interval", "0.1", "--record", tmp_path / "r"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={"PATH": "/usr/bin:/bin"})
+    report = json.loads(done.stdout)
+    assert done.returncode == 1 and "lacks the samples from" in report["findings"][0]
+    kept = len((tmp_path / "r").read_text().splitlines())
+    assert 0 < kept < report["devices"][0]["samples"]
+    assert json.loads(meter("--json", "--replay", tmp_path / "r").stdout)["devices"][0]["samples"] == kept
+
+
+def test_samples_are_kept_when_the_machine_dies(meter, tmp_path):
+    process = meter(
+        "--seconds",
+        "30",
+        "--interval",
+        "0.1",
+        "--record",
+        tmp_path / "r",
+        powercap=zones(tmp_path / "p", 5),
+        wait=False,
+    )
+    end = time.monotonic() + 20
+    while time.monotonic() < end and not ((tmp_path / "r").exists() and (tmp_path / "r").read_text().count("\n") > 2):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert json.loads(meter("--json", "--replay", tmp_path / "r").stdout)["devices"][0]["samples"] >= 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_output_that_cannot_be_written():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, PROGRAM, "--replay", SAMPLE], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_ctrl_c_before_the_command(meter, tmp_path):
+    process = meter("--dry-run", tools={"nvidia-smi": "touch $0.on; sleep 5"}, wait=False)
+    while not (tmp_path / "bin/nvidia-smi.on").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130 and "Traceback" not in errors
 
 
 def test_the_sample_that_readers_get(meter):
