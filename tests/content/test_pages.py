@@ -63,4 +63,4 @@ def test_navigation_and_configuration_are_readable_yaml():
 
     Loader.add_multi_constructor("", lambda loader, suffix, node: None)
     config = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)
-    assert config["nav"][0] == {"Start": "index.md"}
+    assert config["nav"][0] == {"Home": "index.md"}

@@ -69,7 +69,7 @@ def serve_book():
     servers = []
 
     def serve_it(home: Path, launch: list[str]) -> tuple[Path, str]:
-        config = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "watch": [], "nav": [{"Start": "index.md"}]}
+        config = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "watch": [], "nav": [{"Home": "index.md"}]}
         config["theme"] = {"custom_dir": str(ROOT / "scripts" / "openbook" / "theme")}
         (home / "mkdocs.yml").write_text(yaml.safe_dump(config))
         site = home / "site"
