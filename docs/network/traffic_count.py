@@ -20,6 +20,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -306,7 +307,19 @@ def measure(s: Shape, cases: list[str]) -> dict:
     import torch.multiprocessing
 
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(worker, (s, cases, Path(folder)), nprocs=RANKS)
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the ranks inherit it: Ctrl-C is dealt with here
+        try:
+            ranks = torch.multiprocessing.spawn(worker, (s, cases, Path(folder)), nprocs=RANKS, join=False)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        try:
+            while not ranks.join():
+                pass
+        except KeyboardInterrupt:
+            for process in ranks.processes:
+                process.kill()
+                process.join()
+            raise
         return json.loads((Path(folder) / "results").read_text())
 
 
@@ -321,6 +334,8 @@ def main(argv: list[str] | None = None) -> int:
     s = Shape(hidden=args.hidden, layers=args.layers, sequence=args.sequence, micro=args.micro)
     if min(vars(s).values()) < 1 or s.hidden % 32 or s.layers % (2 * RANKS) or s.sequence % RANKS:
         parser.error("--hidden must be a multiple of 32, --layers of 8, --sequence of 4, --micro at least 1")
+    if max(vars(s).values()) > 10**9:
+        parser.error("--hidden, --layers, --sequence and --micro must be at most 1,000,000,000")
     known = formulas(s)
     cases = list(known) if args.case == "all" else list(dict.fromkeys(one.strip() for one in args.case.split(",")))
     if wrong := [case for case in cases if case not in known]:

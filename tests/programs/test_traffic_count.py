@@ -117,6 +117,7 @@ def test_dry_run_has_every_case_and_needs_no_pytorch(program):
     [
         (["--case", "dpp"], "no case 'dpp'"),
         (["--layers", "6"], "--layers of 8"),
+        (["--dry-run", "--hidden", "32" + "0" * 400], "at most 1,000,000,000"),
         (["--micro", "0"], "--micro at least 1"),
         (["--hidden", "65536"], "too large to run here"),
         (["--sequence", "4000000"], "too large to run here"),
@@ -147,7 +148,8 @@ def test_a_reader_that_leaves_is_no_traceback():
     assert result.stderr == ""
 
 
-def test_ctrl_c_is_no_traceback():
+@pytest.mark.parametrize("seconds", [4, 12])  # while the ranks import PyTorch, and while they count
+def test_ctrl_c_is_no_traceback(seconds):
     pytest.importorskip("torch", reason=NEEDS_TORCH)
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), "--micro", "200"],
@@ -156,7 +158,7 @@ def test_ctrl_c_is_no_traceback():
         text=True,
         start_new_session=True,
     )
-    time.sleep(8)
+    time.sleep(seconds)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the ranks, too
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in errors, errors
