@@ -30,6 +30,7 @@ from pathlib import Path
 # size, count, type, redop and root, then the time in microseconds of the out-of-place run
 ROW = re.compile(r"^\s*(\d+)\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+\s+([\d.]+(?:e\+?\d+)?)\s+[\d.]+\s+[\d.]+\s")
 STARTING = re.compile(r"^# Collective test starting: (\w+?)_perf")
+LARGEST = 1 << 60  # bytes
 LONGEST_US = 1e12  # eleven days: a longer time is no measurement
 
 
@@ -44,13 +45,9 @@ def show_size(size: int) -> str:
 def json_rows(line: str) -> list[tuple[str, int, float]]:
     """Collective, bytes and microseconds of each row of one JSON document; raises ValueError."""
     try:
-        rows = [(str(row["op"]), int(row["bytes"]), float(row["time_us"])) for row in json.loads(line)["rows"]]
+        return [(str(row["op"]), int(row["bytes"]), float(row["time_us"])) for row in json.loads(line)["rows"]]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as problem:
         raise ValueError(f"not a result of collective_bench.py --json: {problem!r}") from None
-    for op, size, time_us in rows:
-        if not (size >= 0 and 0 <= time_us < LONGEST_US):  # not a number fails it, too
-            raise ValueError(f"{op} of {size} bytes cannot take {time_us} us")
-    return rows
 
 
 def read(paths: list[Path]) -> dict[tuple[str, int], list[float]]:
@@ -59,16 +56,20 @@ def read(paths: list[Path]) -> dict[tuple[str, int], list[float]]:
     for path in paths:
         name = "collective"
         for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
-            if found := STARTING.match(line):
-                name = found[1]
-            elif found := ROW.match(line):
-                times[name, int(found[1])].append(float(found[2]))
-            elif line.lstrip().startswith("{"):
-                try:
-                    for op, size, time_us in json_rows(line):
-                        times[op, size].append(time_us)
-                except ValueError as problem:
-                    raise ValueError(f"{path}:{number}: {problem}") from None
+            rows = []
+            try:
+                if found := STARTING.match(line):
+                    name = found[1]
+                elif found := ROW.match(line):
+                    rows = [(name, int(found[1]), float(found[2]))]
+                elif line.lstrip().startswith("{"):
+                    rows = json_rows(line)
+                for op, size, time_us in rows:
+                    if not (0 <= size < LARGEST and 0 <= time_us < LONGEST_US):  # not a number fails it, too
+                        raise ValueError(f"{op} of {size:.6g} bytes cannot take {time_us} us")
+                    times[op, size].append(time_us)
+            except (ValueError, OverflowError) as problem:
+                raise ValueError(f"{path}:{number}: {problem}") from None
     return times
 
 
@@ -141,16 +142,22 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     args = parser.parse_args()
     try:
-        rows = compare(read(args.alone), read(args.loaded))
+        alone, loaded = read(args.alone), read(args.loaded)
     except (OSError, ValueError) as problem:
         parser.error(str(problem))
+    rows = compare(alone, loaded)
+    left_out = sorted((alone.keys() | loaded.keys()) - {(row["op"], row["bytes"]) for row in rows})
     if not rows:
         parser.error("no collective and size is in both: the files must come from the same command")
     failed = [row for row in rows if verdict(row, args.limit, args.tail_limit)]
     if args.json:
-        print(json.dumps({"rows": rows, "limit": args.limit, "tail_limit": args.tail_limit, "slower": len(failed)}))
+        limits = {"limit": args.limit, "tail_limit": args.tail_limit}
+        print(json.dumps({"rows": rows, **limits, "slower": len(failed), "not_compared": left_out}))
     else:
         show(rows, args.limit, args.tail_limit)
+        if left_out:
+            names = ", ".join(f"{op} {show_size(size)}" for op, size in left_out)
+            print(f"not compared, as only one has a time above 0: {names}")
     return 1 if failed else 0
 
 
@@ -159,9 +166,11 @@ if __name__ == "__main__":
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of a pipe left
+    except OSError as problem:  # the reader of a pipe left, or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 1
+        code = 1 if isinstance(problem, BrokenPipeError) else 2
+        if code == 2:
+            print(f"victim_report.py: {problem}", file=sys.stderr)
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)

@@ -80,6 +80,7 @@ def test_what_cannot_be_compared_is_misuse(tmp_path):
         '{"op": "a", "bytes": 1e400, "time_us": 1}',
         '{"op": "a", "bytes": 8, "time_us": 1e300}',
         '{"op": "a", "bytes": 8, "time_us": -1}',
+        '{"op": "a", "bytes": 1' + "0" * 400 + ', "time_us": 1}',
         "[" * 100000,
     ],
 )
@@ -87,6 +88,30 @@ def test_what_is_no_time_is_misuse(tmp_path, row):
     (tmp_path / "odd").write_text(f'  {{"rows": [{row}]}}\n')
     out = report("--alone", tmp_path / "odd", "--loaded", tmp_path / "odd", code=2)
     assert "odd:1: " in out and "Traceback" not in out
+
+
+@pytest.mark.parametrize(("size", "time_us"), [("1024", "1.0.0"), ("1024", "1e999"), ("1" + "0" * 400, "10.0")])
+def test_a_row_of_nccl_tests_that_is_no_measurement(tmp_path, size, time_us):
+    (tmp_path / "odd").write_text(f"# nThread 1\n  {size}  256  float  sum  -1  {time_us}  0.1  0.1  0\n")
+    out = report("--alone", tmp_path / "odd", "--loaded", tmp_path / "odd", code=2)
+    assert "odd:2: " in out and "Traceback" not in out
+
+
+def test_what_only_one_file_has_is_named(tmp_path):
+    both = {"op": "a", "bytes": 8, "time_us": 1}
+    (tmp_path / "alone").write_text(json.dumps({"rows": [both, {"op": "b", "bytes": 2048, "time_us": 1}]}))
+    (tmp_path / "loaded").write_text("[node1:17] a line of MPI\n" + json.dumps({"rows": [both]}))
+    files = "--alone", tmp_path / "alone", "--loaded", tmp_path / "loaded"
+    assert "not compared, as only one has a time above 0: b 2 KiB\n" in report(*files)
+    assert json.loads(report(*files, "--json"))["not_compared"] == [["b", 2048]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_output_that_cannot_be_written():
+    files = ["--alone", NETWORK / "victim_alone.jsonl", "--loaded", NETWORK / "victim_loaded.jsonl"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, PROGRAM, *files], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_odd_names_and_a_byte_order_mark_are_shown(tmp_path):

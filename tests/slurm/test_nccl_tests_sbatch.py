@@ -34,7 +34,7 @@ def test_ranks_that_run_alone_are_void(slurm, mode, words, code):
     tools.mkdir()
     for name in ("all_gather_perf", "reduce_scatter_perf", "all_reduce_perf", "alltoall_perf"):
         (tools / name).write_text(STAND_IN)
-    (tools / "ldd").write_text("#!/bin/sh\n[ $MODE = nompi ] || echo libmpi.so.40\n")
+    (tools / "ldd").write_text("#!/bin/sh\n[ $MODE = nompi ] || { echo libmpi.so.40; sleep 0.5; echo libc.so.6; }\n")
     (tools / "nvidia-smi").write_text("#!/bin/sh\necho 580.65, 1980\n")
     for tool in tools.iterdir():
         tool.chmod(0o755)
