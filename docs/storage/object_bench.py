@@ -84,10 +84,40 @@ def expand(pattern: str) -> Iterator[str]:
         yield pattern
         return
     names = range(int(match[1]), int(match[2]) + 1)
-    if len(names) > MOST:
-        raise Misuse(f"{pattern} stands for more than {MOST:,} names")
+    if not names:
+        raise Misuse(f"{pattern} counts down: write {{{match[2]}..{match[1]}}}")
     for n in names:
         yield from expand(pattern[: match.start()] + str(n).zfill(len(match[1])) + pattern[match.end() :])
+
+
+def addresses(args: argparse.Namespace) -> list[SplitResult]:
+    """The URLs of the command line and of --list. Raises Misuse, which names the line, and no key of a presigned URL."""
+    named = [("", url) for url in args.url]
+    if args.list:
+        try:
+            text = Path(args.list).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as problem:
+            raise Misuse(f"{args.list} is no text in UTF-8: {problem}") from None
+        lines = enumerate(text.splitlines(), 1)
+        named += [(f"{args.list}:{number}: ", url) for number, line in lines for url in line.split()]
+    found: list[SplitResult] = []
+    for place, pattern in named:
+        shown = place + pattern.partition("?")[0]
+        urls = list(itertools.islice(expand(pattern), MOST + 1))
+        if len(urls) > MOST:
+            raise Misuse(f"{shown} stands for more than {MOST:,} names")
+        try:
+            targets = [urlsplit(url) for url in urls]
+        except ValueError as problem:
+            raise Misuse(f"{shown}: {problem}") from None
+        if any(target.scheme not in ("http", "https") or not target.hostname for target in targets):
+            raise Misuse(f"{shown}: http and https URLs only; presign s3://, for example with `aws s3 presign`")
+        if not pattern.isascii():
+            raise Misuse(f"{shown}: escape what is not ASCII, as in %C3%B6")
+        found += targets
+    if not found:
+        raise Misuse("nothing to read: give URLs, --list FILE, or --serve-demo PORT for a store to try")
+    return found
 
 
 def percentiles(seconds: list[float]) -> dict[str, float]:
@@ -176,7 +206,10 @@ def size_of(target: SplitResult, args: argparse.Namespace) -> int:
     client.drop()
     if headers is None:
         raise Misuse(f"{target.geturl().partition('?')[0]}: {', '.join(client.failed)}")
-    return int(headers.get("Content-Range", "/0").rpartition("/")[2])
+    size = headers.get("Content-Range", "/").rpartition("/")[2]
+    if not size.isdecimal():
+        raise Misuse(f"{target.geturl().partition('?')[0]}: its Content-Range tells no size")
+    return int(size)
 
 
 def cell(args: argparse.Namespace, targets: list[SplitResult], sizes: list[int], part: int, flight: int) -> dict:
@@ -288,6 +321,7 @@ class Demo(BaseHTTPRequestHandler):
 def serve(args: argparse.Namespace) -> int:
     Demo.args = args
     ThreadingHTTPServer.request_queue_size = 1024
+    ThreadingHTTPServer.handle_error = lambda *_: None  # a client that leaves early is no news
     with ThreadingHTTPServer(("127.0.0.1", args.serve_demo), Demo) as server:
         print(f"serving http://127.0.0.1:{server.server_port}/bucket/ANY-NAME until Ctrl+C", flush=True)
         server.serve_forever()
@@ -295,12 +329,9 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def measure(args: argparse.Namespace) -> int:
-    lines = Path(args.list).read_text().split() if args.list else []
-    targets = [urlsplit(text) for pattern in [*args.url, *lines] for text in expand(pattern)]
-    if not targets:
-        raise Misuse("nothing to read: give URLs, --list FILE, or --serve-demo PORT for a store to try")
-    if any(target.scheme not in ("http", "https") or not target.hostname for target in targets):
-        raise Misuse("http and https URLs only: presign objects of s3://, for example with `aws s3 presign`")
+    targets = addresses(args)
+    if not args.seconds:
+        raise Misuse("--seconds 0 measures nothing: give each cell some time")
     if args.put and not args.yes:
         print(f"would overwrite {len(targets)} objects with {args.parts} bytes, over and over: add --yes")
         return 0
@@ -344,6 +375,9 @@ def main() -> int:
     except BrokenPipeError:  # `| head` has read enough; the sockets' own are dealt with in request()
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except MemoryError:
+        print("object_bench.py: no memory for a body of --parts: smaller ones", file=sys.stderr)
+        return 2
     except (Misuse, OSError, OverflowError, ValueError) as problem:
         print(f"object_bench.py: {problem}", file=sys.stderr)
         return 2
@@ -351,4 +385,12 @@ def main() -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # at once, not when the requests in flight have timed out
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except OSError as problem:  # the reader of a pipe left, or the disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 141 if isinstance(problem, BrokenPipeError) else 2
+        if code == 2:
+            print(f"object_bench.py: {problem}", file=sys.stderr)
+    sys.exit(code)

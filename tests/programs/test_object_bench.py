@@ -42,6 +42,8 @@ class Store(BaseHTTPRequestHandler):
         first, last = (int(n) for n in self.headers["Range"].removeprefix("bytes=").split("-"))
         with self.lock:
             self.seen.append((self.path, first, last, self.client_address[1]))
+            if self.plan == ["unsized"]:
+                return self.answer(206, b"x" * (last - first + 1), Content_Range=f"bytes {first}-{last}/*")
             trouble = (self.plan.pop(0) if len(self.plan) > 1 else self.plan[0]) if last > first else "fine"
         body, span = bytes(last - first + 1), f"bytes {first}-{last}/{SIZE}"
         if trouble == "fine":
@@ -178,7 +180,11 @@ def test_urls_from_a_list(tmp_path):
         (("http://h/a", "--seconds", "-1"), "number from 0"),
         (("--serve-demo", "99999"), "port"),
         (("http://h/{000000000..999999999}",), "more than 100,000"),
-        (("http://[::1/a",), "IPv6"),
+        (("http://h/{0..99999}{0..99999}",), "more than 100,000"),
+        (("http://h/{9..1}",), "counts down: write {1..9}"),
+        (("http://h/a", "--seconds", "0"), "--seconds 0 measures nothing"),
+        (("--put", "--yes", "http://127.0.0.1:9/a", "--parts", "900000G"), "no memory"),
+        (("http://[::1/a",), "http://[::1/a: Invalid IPv6"),
         (("http://127.0.0.1:port/a", "--attempts", "1"), "port"),
     ],
 )
@@ -191,13 +197,56 @@ def test_misuse(arguments, says):
 def test_a_list_that_is_not_text_is_misuse(tmp_path):
     (tmp_path / "urls").write_bytes(b"\xff\xfe\x00")
     result = run("--list", tmp_path / "urls")
-    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert result.returncode == 2 and "urls is no text in UTF-8" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("wrong", ["s3://b/k", "http://[::1/a?key", "http://h/{0..99999}{0..9}", "http://h/ä"])
+def test_the_line_of_a_list_is_named_and_no_key_is_shown(tmp_path, wrong):
+    (tmp_path / "urls").write_text(f"http://h/a?key=secret\n\n{wrong}?key=secret\n", encoding="utf-8")
+    result = run("--list", tmp_path / "urls")
+    assert result.returncode == 2 and f"urls:3: {wrong.partition('?')[0]}" in result.stderr
+    assert "secret" not in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_list_with_a_byte_order_mark(tmp_path):
+    with store("fine") as (url, _):
+        (tmp_path / "urls").write_text(f"{url}/x\n", encoding="utf-8-sig")
+        report("--list", tmp_path / "urls", *QUICK)
+
+
+def test_an_object_of_unknown_size_is_misuse():
+    with store("unsized") as (url, _):
+        result = run(f"{url}/a", "--attempts", "1")
+    assert result.returncode == 2 and "/a: its Content-Range tells no size" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_output_that_cannot_be_written():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, PROGRAM, "--put", "http://h/a"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_client_that_leaves_is_no_traceback_of_the_demo_store():
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, "--serve-demo", "0", "--latency-ms", "200"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    port = int(process.stdout.readline().split("127.0.0.1:")[1].split("/")[0])
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        client.sendall(b"GET /a HTTP/1.1\r\nHost: h\r\nRange: bytes=0-9999999\r\n\r\n")
+    time.sleep(1)
+    process.terminate()
+    assert process.communicate(timeout=20)[1] == ""
 
 
 def test_an_address_that_is_not_escaped_is_misuse():
     with store("fine") as (url, _):
         result = run(f"{url}/ä")
-    assert result.returncode == 2 and "ascii" in result.stderr and "Traceback" not in result.stderr
+    assert result.returncode == 2 and "not ASCII" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_parts_to_put_may_be_large():
