@@ -76,18 +76,19 @@ class Tree:
 
     def names(self, path: str) -> list[str]:
         """Names in a folder, mlx5_2 before mlx5_10; [] where there is none."""
-        folder = self.root / path
-        names = os.listdir(folder) if folder.is_dir() else []
+        names: list[str] = []
+        with contextlib.suppress(OSError):  # none, or closed to this user
+            names = os.listdir(self.root / path)
         return sorted(names, key=lambda name: [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", name)])
 
     def has(self, path: str) -> bool:
-        there = (self.root / path).exists()
+        there = os.path.exists(self.root / path)
         self.files.update({path: self.files.get(path, b"")} if there else {})
         return there
 
     def real(self, path: str) -> str:
         """Where a link leads, relative to the root; "" where it leads nowhere."""
-        if (self.root / path).exists():
+        if os.path.exists(self.root / path):
             self.links[path] = os.path.relpath(os.path.realpath(self.root / path), os.path.realpath(self.root))
         return self.links.get(path, "")
 
@@ -186,7 +187,9 @@ def distance(gpu: dict, card: dict) -> str:
 def acs_control(config: bytes) -> int | None:
     """ACS control register of a bridge's configuration space (PCI extended capability 0x000D); None without one."""
     at = 0x100
-    for _ in range(64 if len(config) > at else 0):  # more than any device has; a broken chain ends, too
+    for _ in range(64):  # more than any device has; a broken chain ends, too
+        if not 0x100 <= at < len(config) - 7:  # 0 ends the chain
+            break
         head = int.from_bytes(config[at : at + 4], "little")
         if head & 0xFFFF == 0x000D:
             return int.from_bytes(config[at + 6 : at + 8], "little")
@@ -209,12 +212,12 @@ def check_cards(tree: Tree, all_cards: list[dict], pod: bool, rate: float) -> li
     # a port that is down has no rate, whatever sysfs says
     up = [(card["driver"], port["rate"]) for card in all_cards for port in card["ports"] if "ACTIVE" in port["state"]]
     under = {driver for driver, at in up if float((re.findall(r"^\d+\.?\d*", at) or [0])[0]) < rate}
-    standing = "slow" if under and not down else status(len(down), len(ports))
+    standing = "missing" if not ports else "slow" if under and not down else status(len(down), len(ports))
     do = [DO["port"]] * bool(down) + [DO["rate"]] * bool(under - {"efa"}) + [DO["rate of EFA"]] * ("efa" in under)
     shown = [f"{name} {port['state'] or '?'} {port['rate']} {port['link_layer']}" for name, port in ports]
     answers = [
         result("card", "ok", ", ".join(f"{card['name']} ({card['driver'] or '?'})" for card in all_cards)),
-        result("port", standing, ", ".join(shown) or "none", "; ".join(do)),
+        result("port", standing, ", ".join(shown) or "none", "; ".join(do) or DO["other"]),
     ]
     roce = [(name, port["gids"]) for name, port in ports if port["link_layer"] == "Ethernet" and name not in down]
     bad = []

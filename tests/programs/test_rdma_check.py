@@ -319,6 +319,40 @@ def test_acs_and_iommu(machine):
     assert machine.report(0)["ACS"]["status"] == "unknown"
 
 
+def test_a_bridge_without_acs_is_not_read_beyond_its_last_capability(machine):
+    config = bytearray(4096)
+    config[2:4] = (0x2340).to_bytes(2, "little")  # the device's number, which is no pointer to 0x234
+    config[0x100:0x104] = (0x00010001).to_bytes(4, "little")
+    config[0x234:0x238] = (0x0001000D).to_bytes(4, "little")
+    config[0x23A:0x23C] = (0x5C).to_bytes(2, "little")
+    machine.write("sys/bus/pci/devices/0000:00:01.0/config", bytes(config))
+    assert machine.report(0)["ACS"]["status"] == "ok"
+
+
+def test_cards_without_ports_are_not_fine(machine):
+    for n in range(2):
+        machine.remove(f"sys/class/infiniband/mlx5_{n}/ports")
+    report = machine.report(1)
+    assert (report["first"], report["port"]["found"]) == ("port", "none") and report["port"]["do"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root to become another user")
+def test_folders_closed_to_this_user_are_read_as_empty(machine):
+    machine.write("boot/config-6.8.0-90-generic", "")
+    machine.write("run/secrets/kubernetes.io", "")
+    closed = ("run/secrets", "sys/kernel/mm/memory_peers", "sys/class/net")
+    for path in closed:
+        (machine.root / path).mkdir(parents=True, exist_ok=True)
+        (machine.root / path).chmod(0o700)
+    for path in [machine.root, *machine.root.parents][:-1]:
+        path.chmod(path.stat().st_mode | 0o055) if "pytest" in str(path) else None
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", shutil.which("python3", path="/usr/bin")]
+    done = subprocess.run(
+        [*command, "-", "--root", machine.root], capture_output=True, text=True, input=PROGRAM.read_text()
+    )
+    assert done.returncode in (0, 1) and "first to repair" in done.stdout, done.stderr
+
+
 def test_acs_and_iommu_are_not_judged_on_grace(machine):
     machine.write("proc/cpuinfo", "CPU implementer\t: 0x41\n")
     machine.root_port(0x1D)
