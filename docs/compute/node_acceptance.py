@@ -39,7 +39,8 @@ PROGRAMS = {
 STOP_XIDS = {46, 48, 54, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, *range(144, 151), 155, 156, 158}
 PROPERTIES = ("memory_gb", "pcie_gen", "pcie_width")  # limits of the inventory; the others are measured
 VARYING = re.compile(r"hostname|serial|uuid|\.bus$|kernel_log|\.idle|replays|link_downed")  # not compared
-UNITS = {"matmul": "TFLOP/s", "memory_bandwidth": "TB/s", "rdma_write": "Gb/s"}  # by beginning; others are GB/s
+UNITS = {"matmul": "TFLOP/s", "memory_b": "TB/s", "rdma_w": "Gb/s", "checkpoint_v": "checkpoints", "program": ""}
+BROKEN = (KeyError, TypeError, AttributeError, ValueError, StopIteration)  # what a document of another form raises
 
 
 class Misuse(Exception):
@@ -50,7 +51,7 @@ def load(path: Path) -> dict:
     """A JSON object. Raises Misuse, OSError."""
     try:
         found = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Misuse(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise Misuse(f"{path} holds no JSON object")
@@ -86,18 +87,15 @@ def run(names: list[str], gpus: list[dict], args: argparse.Namespace) -> list[tu
             size = ["--step", str(int(time.time())), "--shards", "8", "--size", args.checkpoint_size]
             write, verify = ["write", folder, *size, "--yes", "--json"], ["verify", folder, "--json"]
             jobs = [(folder, command + write, {}), (folder, command + verify, {})]
-        if name == "checkpoint":  # one after the other: what is verified must have been written
-            found += [wait(subject, start(line, extra)) for subject, line, extra in jobs]
-            continue
-        found += [wait(*job) for job in [(subject, start(line, extra)) for subject, line, extra in jobs]]
+        started = ((subject, start(line, extra)) for subject, line, extra in jobs)  # what is verified must be written
+        found += [wait(*job) for job in (started if name == "checkpoint" else list(started))]
     return found
 
 
 def visible(gpu: dict) -> dict[str, str]:
     """The environment in which a program sees this GPU only."""
-    if gpu.get("uuid"):
-        return {"CUDA_VISIBLE_DEVICES": gpu["uuid"]}
-    return {"HIP_VISIBLE_DEVICES" if "bad_pages" in gpu else "CUDA_VISIBLE_DEVICES": str(gpu["index"])}
+    name = "HIP_VISIBLE_DEVICES" if "bad_pages" in gpu and not gpu.get("uuid") else "CUDA_VISIBLE_DEVICES"
+    return {name: gpu.get("uuid") or str(gpu["index"])}
 
 
 def start(command: list[str], extra: dict[str, str]) -> subprocess.Popen:
@@ -120,6 +118,8 @@ def measured(subject: str, result: dict, gpus: int) -> list[dict]:
     """Measurements of a result of one of the book's programs. Raises Misuse for anything else."""
 
     def one(name: str, value: float, source: str, wrong: str = "") -> dict:
+        if not 0 <= value < float("inf"):
+            raise TypeError(f"{name} is {value}")
         return {"name": name, "subject": subject, "value": value, "unit": unit(name), "from": source, "wrong": wrong}
 
     if "failed" in result:  # made by wait()
@@ -140,15 +140,14 @@ def measured(subject: str, result: dict, gpus: int) -> list[dict]:
     if "bytes_per_s" in result:
         return [one("checkpoint_write", result["bytes_per_s"] / 1e9, "checkpoint_writer")]
     if "checkpoints" in result:
-        bad = [path for path, problems in result["checkpoints"].items() if problems]
+        bad = [p for p, wrong in (result["checkpoints"] or {"there is no checkpoint": True}).items() if wrong]
         return [one("checkpoint_verified", len(result["checkpoints"]), "checkpoint_writer", ", ".join(bad))]
     raise Misuse(f"{subject}: not a result of matmul_sweep, collective_bench or checkpoint_writer (with --json)")
 
 
 def unit(name: str) -> str:
-    """The unit in which a measurement is kept."""
-    counts = {"checkpoint_verified": "checkpoints", "program": ""}
-    return counts.get(name) or next((u for start, u in UNITS.items() if name.startswith(start)), "GB/s")
+    """The unit in which a measurement is kept, by the beginning of its name."""
+    return next((u for start, u in UNITS.items() if name.startswith(start)), "GB/s")
 
 
 def chip_of(gpus: list[dict], limits: dict, name: str | None) -> dict | None:
@@ -189,8 +188,7 @@ def judge_gpu(gpu: dict, limits: dict):
 def judge(found: dict, results: list[dict], chip: dict | None, own: dict[str, float], count: int | None) -> list[dict]:
     """All checks, each with a result: pass, fail, or look (a person must)."""
     checks, gpus, log = [], found["gpus"], found["kernel_log"]
-    mine = {name: {"min": value, "why": "--limit"} for name, value in own.items()}
-    limits = {**(chip["limits"] if chip else {}), **mine}
+    limits = {**(chip["limits"] if chip else {}), **{name: {"min": n, "why": "--limit"} for name, n in own.items()}}
 
     def add(check: str, subject: str, value, result, why: str = "", least=None) -> None:
         name = {True: "pass", False: "fail"}.get(result, result)
@@ -209,15 +207,13 @@ def judge(found: dict, results: list[dict], chip: dict | None, own: dict[str, fl
         kind, width, most = device["kind"], device["width"], device["width_max"]
         if kind in ("network", "nvme") and width and most and width < most:
             add("pcie_width", device["bus"], width, "look", f"the {kind} device could {most}")
-    for nic in found["nics"]:
-        if "layer" in nic:
-            add("rdma_port", nic["name"], nic["state"], nic["state"] == "ACTIVE" or "look", f"{nic['rate_gbps']} Gb/s")
+    for nic in (nic for nic in found["nics"] if "layer" in nic):
+        add("rdma_port", nic["name"], nic["state"], nic["state"] == "ACTIVE" or "look", f"{nic['rate_gbps']} Gb/s")
     add("kernel_log", "node", log["readable"], log["readable"] or "look", "" if log["readable"] else "run as root")
     for xid, times in log["xid"].items():
         add("xid", f"Xid {xid}", times, "fail" if int(xid) in STOP_XIDS else "look", "times since boot; health.md#xid")
-    for name in ("sxid", "amdgpu", "pcie_fatal"):
-        if log[name]:
-            add(name, "node", log[name], "look" if name == "sxid" else "fail", "in the kernel log; health.md")
+    for name in [name for name in ("sxid", "amdgpu", "pcie_fatal") if log[name]]:
+        add(name, "node", log[name], "look" if name == "sxid" else "fail", "in the kernel log; health.md")
     for result in results:
         limit = limits.get(result["name"], {})
         fits = len(gpus) == limit.get("gpus", len(gpus))  # an operator's limit is for its number of GPUs
@@ -234,8 +230,13 @@ def report(found: dict, results: list[dict], checks: list[dict], chip: dict | No
     """The document of acceptance_report.schema.json."""
     known = {result["name"] for result in results}.union(PROPERTIES)
     missing = [name for name in {**(chip["limits"] if chip else {}), **own} if name not in known]
-    failed = any(check["result"] == "fail" for check in checks)
-    verdict = "fail" if failed else "incomplete" if missing or not found["gpus"] else "pass"
+    verdict = (
+        "fail"
+        if "fail" in {one["result"] for one in checks}
+        else "incomplete"
+        if missing or not found["gpus"]
+        else "pass"
+    )
     head = {"format": 1, "program": "node_acceptance", "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     head.update(verdict=verdict, chip=chip["id"] if chip else None, missing=missing)
     return {**head, "checks": checks, "measurements": results, "inventory": found}
@@ -281,8 +282,7 @@ def compare(documents: dict[str, dict], of_median: float) -> list[dict]:
     for path in sorted({path for values in flat.values() for path in values}):
         values = {name: values.get(path, "absent") for name, values in flat.items()}
         usual, times = collections.Counter(values.values()).most_common(1)[0]
-        odd = {name: value for name, value in values.items() if value != usual}
-        if odd:
+        if odd := {name: value for name, value in values.items() if value != usual}:
             rows.append({"what": path, "usual": usual, "nodes": times, "odd": odd})
     worst: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for name, document in documents.items():
@@ -290,8 +290,7 @@ def compare(documents: dict[str, dict], of_median: float) -> list[dict]:
             worst[one["name"]][name] = min(one["value"], worst[one["name"]].get(name, one["value"]))
     for what, values in worst.items():
         median = statistics.median(values.values())
-        low = {name: f"{value:.4g}" for name, value in values.items() if value < of_median * median}
-        if low:
+        if low := {name: f"{value:.4g}" for name, value in values.items() if value < of_median * median}:
             rows.append({"what": what, "usual": f"median {median:.4g}", "nodes": len(values), "odd": low})
     return rows
 
@@ -331,8 +330,13 @@ def build_parser() -> argparse.ArgumentParser:
 def main_compare(args: argparse.Namespace) -> int:
     """Show how reports differ; 1 if they do. Raises Misuse."""
     documents = {path.stem: load(path) for path in args.compare}
-    if not 1 < len(documents) == len(args.compare) or any("inventory" not in one for one in documents.values()):
+    if not 1 < len(documents) == len(args.compare):
         raise Misuse("--compare needs at least two reports of this program with different file names")
+    for path, one in zip(args.compare, documents.values()):
+        try:
+            compare({path.stem: {**one, "inventory": {**one["inventory"]}}}, load(args.limits)["of_median"])
+        except BROKEN as problem:
+            raise Misuse(f"{path}, or {args.limits}: not a whole report ({problem!r})") from None
     rows = compare(documents, load(args.limits)["of_median"])
     lines = [f"{len(documents)} nodes, {len(rows)} differences\n\n| what | usual | nodes that differ |\n|---|---|---|"]
     for row in rows:
@@ -342,7 +346,7 @@ def main_compare(args: argparse.Namespace) -> int:
 
 
 def main_node(args: argparse.Namespace) -> int:
-    """Report on one node; 1 if it failed. Raises Misuse."""
+    """Report on one node; 1 if it failed. Raises Misuse, OSError."""
     if args.source:
         found = (document := load(args.source)).get("inventory", document)
     else:
@@ -354,27 +358,28 @@ def main_node(args: argparse.Namespace) -> int:
         raise Misuse(f"{args.source} is neither an inventory of node_inventory.py nor a report of this program")
     try:
         chip = chip_of(found["gpus"], load(args.limits), args.chip)
-        judge(found, [], chip, {}, None)
-    except (KeyError, TypeError, AttributeError) as problem:
+        markdown(report(found, [], judge(found, [], chip, {}, None), chip, {}))
+    except BROKEN as problem:
         raise Misuse(f"{args.source or 'inventory'}, or {args.limits}: not a whole document ({problem!r})") from None
-    results = [(path.stem, load(path)) for path in args.results]
-    results += run(args.run, found["gpus"], args)
+    results = [(path.stem, load(path)) for path in args.results] + run(args.run, found["gpus"], args)
     taken: list[dict] = []
     for subject, result in results:
         try:
             taken += measured(subject, result, len(found["gpus"]))
-        except (KeyError, TypeError, AttributeError) as problem:
+        except BROKEN as problem:
             raise Misuse(f"{subject}: not a whole result of a program of the book ({problem!r})") from None
     given = {"subject": "node", "from": "given", "wrong": ""}
     taken += [{**given, "name": name, "value": value, "unit": unit(name)} for name, value in args.measured]
     own = dict(args.limit)
     document = report(found, taken, judge(found, taken, chip, own, args.gpus), chip, own)
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        name = args.out / re.sub(r"[^\w.-]", "_", found["host"]["hostname"] or "node")
-        name.with_name(f"{name.name}.json").write_text(json.dumps(document, indent=1) + "\n")
-        name.with_name(f"{name.name}.md").write_text(markdown(document) + "\n")
-    print(json.dumps(document) if args.json else markdown(document))
+    try:
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+            name = re.sub(r"[^\w.-]", "_", found["host"]["hostname"] or "node")
+            (args.out / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+            (args.out / f"{name}.md").write_text(markdown(document) + "\n", encoding="utf-8")
+    finally:  # also where --out cannot be written
+        print(json.dumps(document) if args.json else markdown(document), flush=True)
     return 1 if document["verdict"] == "fail" or (args.complete and document["verdict"] != "pass") else 0
 
 
@@ -397,4 +402,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(main())

@@ -254,3 +254,67 @@ def test_a_cut_result_is_named(tmp_path):
     result = accept("--results", tmp_path / "cut.json")
     assert result.returncode == 2
     assert "cut: not a whole result" in result.stderr
+
+
+WHOLE = json.loads((COMPUTE / "acceptance_sample.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel_log": {**WHOLE.get("inventory", WHOLE)["kernel_log"], "xid": {"abc": 3}}},
+        {"host": {}},
+        {"gpus": [{"x": 1}]},
+    ],
+)
+def test_an_inventory_of_another_form_is_named(tmp_path, change):
+    (tmp_path / "odd.json").write_text(json.dumps({**WHOLE.get("inventory", WHOLE), **change}))
+    done = accept("--from", tmp_path / "odd.json")
+    assert done.returncode == 2 and "odd.json, or " in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--from", "--results", "--compare"])
+def test_json_without_end_is_named(tmp_path, option):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    done = accept(option, tmp_path / "deep.json")
+    assert done.returncode == 2 and "deep.json is not JSON" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"world_size": 8, "summary": {"all_reduce": {"peak_busbw_gbs": "x"}}, "wrong": []},
+        {"world_size": 8, "summary": {"all_reduce": {"peak_busbw_gbs": None}}, "wrong": []},
+        {"bytes_per_s": float("nan")},
+        {"bytes_per_s": -1},
+    ],
+)
+def test_a_result_that_is_no_number_is_named(node, tmp_path, result):
+    (tmp_path / "odd.json").write_text(json.dumps(result))
+    done = accept("--from", COMPUTE / "acceptance_sample.json", "--results", tmp_path / "odd.json")
+    assert done.returncode == 2 and "odd: not a whole result" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_folder_without_checkpoints_is_no_pass(tmp_path):
+    (tmp_path / "none.json").write_text('{"checkpoints": {}}')
+    done = accept("--from", COMPUTE / "acceptance_sample.json", "--results", tmp_path / "none.json")
+    assert "| fail | checkpoint_verified, checkpoints | none | 0 |  | there is no checkpoint |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"inventory": [1]}, {"inventory": {"nics": [{"x": 1}]}}, {"measurements": 3}]
+    + [{"measurements": [one]} for one in ({"name": "a"}, {"name": "a", "value": "x"})],
+)
+def test_a_report_of_another_form_is_named(tmp_path, change):
+    whole = {"inventory": WHOLE.get("inventory", WHOLE)}
+    (tmp_path / "good.json").write_text(json.dumps(whole))
+    (tmp_path / "odd.json").write_text(json.dumps({**whole, **change}))
+    done = accept("--compare", tmp_path / "good.json", tmp_path / "odd.json")
+    assert done.returncode == 2 and "odd.json, or " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_report_is_printed_where_out_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    done = accept("--from", COMPUTE / "acceptance_sample.json", "--out", tmp_path / "file")
+    assert done.returncode == 2 and "File exists" in done.stderr and "# Acceptance of" in done.stdout
