@@ -221,6 +221,22 @@ def held_open(root: str, proc: str = "/proc") -> tuple[list[dict[str, Any]], int
     return sorted(held.values(), key=lambda one: -one["bytes"]), closed
 
 
+def write_list(path: Path, names: list[str]) -> str:
+    """Write the names, one a line, all or none: half a name is the name of something else. Returns what went wrong."""
+    try:
+        with open(path, "x", encoding="utf-8", errors="surrogateescape") as stream:
+            try:
+                stream.writelines(f"{name}\n" for name in names)
+                stream.flush()
+                os.fsync(stream.fileno())  # some file systems tell of a full quota only now
+            except BaseException:  # Ctrl-C, too
+                path.unlink()
+                raise
+    except OSError as error:
+        return str(error)
+    return ""
+
+
 def capacity(root: str) -> dict[str, int]:
     """What the file system as a whole has; a quota may be far below."""
     found = os.statvfs(root)
@@ -315,13 +331,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--rate", type=positive, help="at most so many entries a second")
     result.add_argument("--older", type=positive, metavar="DAYS", help="collect files not changed for so long")
     result.add_argument("--list", type=Path, metavar="FILE", help="write their names there, one a line")
-    result.add_argument(
-        "--open", action="store_true", help="look for deleted files that are still open (own processes; root: all)"
-    )
+    result.add_argument("--open", action="store_true", help="deleted files still open, too (own processes; root: all)")
     result.add_argument("--most-files", type=positive, metavar="N", help="a limit: exit code 1 above it")
-    result.add_argument(
-        "--most-bytes", type=byte_count, metavar="SIZE", help="a limit such as 500G: exit code 1 above it"
-    )
+    result.add_argument("--most-bytes", type=byte_count, metavar="SIZE", help="such as 500G: exit code 1 above it")
     result.add_argument("--json", action="store_true")
     return result
 
@@ -343,14 +355,15 @@ def main(arguments: list[str] | None = None) -> int:
         found = {**summary(report, options.top), "capacity": capacity(report.root)}
         if options.open:
             found["held_open"], found["processes_not_asked"] = held_open(report.root)
+        unwritten = write_list(options.list, report.old) if options.list else ""
         if options.list:
-            with open(options.list, "x", encoding="utf-8", errors="surrogateescape") as stream:
-                stream.writelines(f"{name}\n" for name in report.old)
             old = {"days": options.older, "files": len(report.old), "bytes": report.old_bytes}
             found["old"] = {**old, "not_listed": report.not_listed}
     except (Misuse, OSError) as error:
         print(f"space_report.py: {error}", file=sys.stderr)
         return 2
+    if unwritten:  # the walk may have taken hours: its report is shown all the same
+        print(f"space_report.py: {unwritten}: no list was written", file=sys.stderr)
     over = []
     if options.most_files and report.files > options.most_files:
         over.append(f"{report.files} inodes are more than {options.most_files}")
@@ -361,22 +374,27 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(found, indent=1))
     else:
         show(found, options.top)
-        if options.list:
-            print(
-                f"{len(report.old)} files, {human(report.old_bytes)}, older than {options.older} days: {options.list}"
-            )
+        if options.list and not unwritten:
+            size = human(report.old_bytes)
+            print(f"{len(report.old)} files, {size}, older than {options.older} days: {options.list}")
             if report.not_listed:
                 print(f"{report.not_listed} more have a line break in their path: not listed")
         for line in over:
             print(f"over the limit: {line}")
-    return 1 if over else 0
+    return 2 if unwritten else 1 if over else 0
 
 
 if __name__ == "__main__":
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
     try:
-        sys.exit(main())
+        code = main()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("stopped; nothing was changed", file=sys.stderr)
-        sys.exit(130)
+        code = 130
+    except OSError as error:  # standard output is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(f"space_report.py: {error}", file=sys.stderr)
+        code = 2
+    sys.exit(code)

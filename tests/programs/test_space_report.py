@@ -126,6 +126,22 @@ def test_a_list_that_cannot_be_written_is_told_before_the_walk(tree):
     assert "cannot be written" in done.stderr
 
 
+def test_a_full_disk_costs_the_list_but_not_the_report(tree, tmp_path):
+    for number in range(40):  # half a name would be that of something else
+        os.utime(tree / f"data/images/{number}.jpg", (0, 0))
+    command = ["bash", "-c", 'ulimit -f 1; exec "$@"', "-", sys.executable, PROGRAM, tree, "--older", "90", "--list"]
+    done = subprocess.run([*command, tmp_path / "old.txt"], capture_output=True, text=True)
+    assert done.returncode == 2 and "most bytes" in done.stdout and "old.txt" not in done.stdout
+    assert "no list was written" in done.stderr and not (tmp_path / "old.txt").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_output_that_cannot_be_written(tree):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, PROGRAM, tree], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_the_place_of_the_directory_does_not_decide_the_kind(tmp_path):
     root = tmp_path / "checkpoints" / "runs" / "set"
     root.mkdir(parents=True)
