@@ -164,8 +164,7 @@ def judge_gpu(gpu: dict, limits: dict):
     """(check, value, result, why) of a GPU's properties."""
     idle, least = gpu.get("idle", True), {name: limits[name]["min"] for name in PROPERTIES if name in limits}
     if "memory_gb" in least:
-        size = gpu["memory_gb"]
-        yield "memory_gb", size, size >= least["memory_gb"] or "fail", limits["memory_gb"]["why"]
+        yield "memory_gb", (size := gpu["memory_gb"]), size >= least["memory_gb"] or "fail", limits["memory_gb"]["why"]
     for name, slow in (("pcie_width", "fail"), ("pcie_gen", "look" if idle else "fail")):
         now, most = gpu.get(name), gpu.get(f"{name}_max")
         if now and most:
@@ -230,13 +229,8 @@ def report(found: dict, results: list[dict], checks: list[dict], chip: dict | No
     """The document of acceptance_report.schema.json."""
     known = {result["name"] for result in results}.union(PROPERTIES)
     missing = [name for name in {**(chip["limits"] if chip else {}), **own} if name not in known]
-    verdict = (
-        "fail"
-        if "fail" in {one["result"] for one in checks}
-        else "incomplete"
-        if missing or not found["gpus"]
-        else "pass"
-    )
+    failed = any(check["result"] == "fail" for check in checks)
+    verdict = "fail" if failed else "incomplete" if missing or not found["gpus"] else "pass"
     head = {"format": 1, "program": "node_acceptance", "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     head.update(verdict=verdict, chip=chip["id"] if chip else None, missing=missing)
     return {**head, "checks": checks, "measurements": results, "inventory": found}
