@@ -19,6 +19,7 @@ import importlib
 import io
 import json
 import math
+import os
 import pickle
 import signal
 import sys
@@ -209,7 +210,8 @@ def inspect(args: argparse.Namespace) -> int:
     reads = [dict(zip(("needs", "reads", "files"), r)) for r in (point.reads(args.ranks) if args.ranks else [])]
     if args.json:
         body = {"version": point.version, "tensors": rows, "others": point.others, "problems": problems}
-        print(json.dumps({**body, "files": {f: sum(n) for f, n in files.items()}, "unused": unused, "ranks": reads}))
+        body.update(files={f: sum(n) for f, n in files.items()}, unused=unused, ranks=reads)
+        print(json.dumps(body), flush=True)
         return int(bool(problems))
     once, held = ([row["bytes"] for row in rows if row["shards"] <= most] for most in (1, math.inf))
     print(f"DCP {point.version}: {len(rows)} tensors, {human(sum(held))}; in one piece {len(once)}, ", end="")
@@ -226,10 +228,9 @@ def inspect(args: argparse.Namespace) -> int:
         for rank, row in list(enumerate(reads))[: args.show]:
             print(f"{rank:<8}{human(row['needs']):>11}{human(row['reads']):>11}{row['files']:>7}")
         print(f"{'all':<8}{human(sum(r['needs'] for r in reads)):>11}{human(sum(r['reads'] for r in reads)):>11}\n")
-    end = "ok, CRCs checked" if args.crc else "ok, contents not read"
-    lines = [f"note: {file} is not in .metadata: left by another save into this directory" for file in unused]
-    lines += [f"PROBLEM: {problem}" for problem in problems]
-    print(*map(plain, lines), f"{len(problems)} problem(s)" if problems else end, sep="\n")
+    end = f"{len(problems)} problem(s)" if problems else "ok, CRCs checked" if args.crc else "ok, contents not read"
+    notes = [f"note: {file} is not in .metadata: left by another save into this directory" for file in unused]
+    print(*map(plain, [*notes, *(f"PROBLEM: {problem}" for problem in problems), end]), sep="\n", flush=True)
     return int(bool(problems))
 
 
@@ -311,8 +312,7 @@ def difference(a: Any, b: Any, tolerance: float) -> str:
         return "" if same else f"{str(a)[:40]} against {str(b)[:40]}"
     if a.shape != b.shape:
         return f"stored as {list(a.shape)} against {list(b.shape)}"
-    shape, count, first = a.shape, 0, 0
-    flat_a, flat_b = a.detach().reshape(-1), b.detach().reshape(-1)
+    shape, count, first, flat_a, flat_b = a.shape, 0, 0, a.detach().reshape(-1), b.detach().reshape(-1)
     for part, (a, b) in enumerate(zip(flat_a.split(STEP), flat_b.split(STEP))):  # float64 copies of a part only
         if a.is_floating_point() or b.is_floating_point():
             a, b = a.double(), b.double()
@@ -355,13 +355,13 @@ def compare(args: argparse.Namespace) -> int:
                 what = f"cannot be compared: {reason(error)}"
         found += [(name, what)] if what else []
     if args.json:
-        print(json.dumps({"compared": len(both), "values": not args.dry_run, "differences": dict(found)}))
+        print(json.dumps({"compared": len(both), "values": not args.dry_run, "differences": dict(found)}), flush=True)
         return int(bool(found))
     lines = [f"{name}: {what}" for name, what in found[: args.show]]
     lines += [f"... and {len(found) - args.show} more (--show N)"] if len(found) > args.show else []
     read = "names, types and shapes" if args.dry_run else "values"
     lines += [f"{len(both)} entries in both, {read} compared: {len(found) or 'no'} differences"]
-    print(*map(plain, lines), sep="\n")
+    print(*map(plain, lines), sep="\n", flush=True)
     return int(bool(found))
 
 
@@ -380,21 +380,21 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=10, help="rows or differences printed, 10 by default")
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     args = parser.parse_args()
-    if args.ranks < 0 or args.show < 1 or not args.tolerance >= 0:
-        parser.error("--ranks and --tolerance must not be negative, --show must be at least 1")
+    if not 0 <= args.ranks <= 100_000 or args.show < 1 or not args.tolerance >= 0:
+        parser.error("--ranks must be from 0 to 100,000, --tolerance not negative, --show at least 1")
     if (args.what == "compare") != (args.second is not None):
         parser.error("inspect takes one directory, compare two checkpoints")
     try:
         return inspect(args) if args.what == "inspect" else compare(args)
     except (Misuse, OSError) as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # standard output may be what is full
         print(plain(f"reshard_check.py: {error}"), file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
 
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(errors="backslashreplace")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
     sys.exit(main())

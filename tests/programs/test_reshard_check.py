@@ -240,6 +240,15 @@ def test_a_reader_that_leaves_gets_no_traceback(four):
     assert result.stdout.count("\n") == 1 and result.stderr == ""
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+@pytest.mark.parametrize("option", ["--json", "--crc"])
+def test_output_that_cannot_be_written(four, option):
+    command = [sys.executable, "-I", "-S", PROGRAM, "inspect", four, option]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "No space left" in done.stderr and "Exception" not in done.stderr
+
+
 class Evil:
     def __init__(self, path):
         self.path = path
@@ -265,6 +274,7 @@ def test_a_pickle_that_would_run_code_does_not(tmp_path):
         ("inspect", ".", "extra"),
         ("compare", "."),
         ("inspect", ".", "--ranks", "-1"),
+        ("inspect", ".", "--ranks", "1000000000"),
         ("mend", "."),
     ],
 )
