@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -321,10 +322,8 @@ def test_acs_and_iommu(machine):
 
 def test_a_bridge_without_acs_is_not_read_beyond_its_last_capability(machine):
     config = bytearray(4096)
-    config[2:4] = (0x2340).to_bytes(2, "little")  # the device's number, which is no pointer to 0x234
-    config[0x100:0x104] = (0x00010001).to_bytes(4, "little")
-    config[0x234:0x238] = (0x0001000D).to_bytes(4, "little")
-    config[0x23A:0x23C] = (0x5C).to_bytes(2, "little")
+    for at, word in ((0x0, 0x23400000), (0x100, 0x00010001), (0x234, 0x0001000D), (0x238, 0x005C0000)):
+        config[at : at + 4] = word.to_bytes(4, "little")  # the device's number 0x2340 is no pointer to 0x234
     machine.write("sys/bus/pci/devices/0000:00:01.0/config", bytes(config))
     assert machine.report(0)["ACS"]["status"] == "ok"
 
@@ -336,21 +335,10 @@ def test_cards_without_ports_are_not_fine(machine):
     assert (report["first"], report["port"]["found"]) == ("port", "none") and report["port"]["do"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root to become another user")
-def test_folders_closed_to_this_user_are_read_as_empty(machine):
-    machine.write("boot/config-6.8.0-90-generic", "")
-    machine.write("run/secrets/kubernetes.io", "")
-    closed = ("run/secrets", "sys/kernel/mm/memory_peers", "sys/class/net")
-    for path in closed:
-        (machine.root / path).mkdir(parents=True, exist_ok=True)
-        (machine.root / path).chmod(0o700)
-    for path in [machine.root, *machine.root.parents][:-1]:
-        path.chmod(path.stat().st_mode | 0o055) if "pytest" in str(path) else None
-    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", shutil.which("python3", path="/usr/bin")]
-    done = subprocess.run(
-        [*command, "-", "--root", machine.root], capture_output=True, text=True, input=PROGRAM.read_text()
-    )
-    assert done.returncode in (0, 1) and "first to repair" in done.stdout, done.stderr
+def test_folders_closed_to_this_user_are_read_as_empty(machine, monkeypatch):
+    program = runpy.run_path(str(PROGRAM))
+    monkeypatch.setattr(os, "listdir", lambda path: os.open(path / "ports/closed", os.O_RDONLY))  # raises OSError
+    assert program["Tree"](machine.root).names("sys/class/infiniband/mlx5_0") == []
 
 
 def test_acs_and_iommu_are_not_judged_on_grace(machine):
