@@ -96,7 +96,13 @@ def test_a_hanging_test_is_ended_with_its_children(tmp_path):
 def test_interrupt_ends_the_running_test(tmp_path, number):
     command = f"bash -c 'echo $$ > {tmp_path}/pid; sleep 100; sleep 100' {{nodes}}"
     words = [sys.executable, str(PROGRAM), "--nodes", "a,b", "--command", command, "--yes", "--timeout", "60"]
-    program = subprocess.Popen([*words, "--repeat", "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [*words, "--repeat", "3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # a test run in the background inherits "ignore"
+    )
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         time.sleep(0.05)
     program.send_signal(number)

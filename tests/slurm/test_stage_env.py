@@ -63,15 +63,16 @@ def ready(request, slurm):
     if request.param == "tar":
         with tarfile.open(slurm.folder / "env.tar", "w") as archive:
             archive.add(slurm.folder / "tree", ".")
-    elif not (shutil.which("mksquashfs") and shutil.which("squashfuse_ll") and Path("/dev/fuse").exists()):
-        pytest.skip("needs squashfs-tools, squashfuse and /dev/fuse: apt-get install squashfs-tools squashfuse fuse3")
+    elif not (shutil.which("mksquashfs") and shutil.which("squashfuse_ll")):
+        pytest.skip("needs squashfs-tools and squashfuse: apt-get install squashfs-tools squashfuse fuse3")
     else:
         slurm("mksquashfs", "tree", "env.tar", "-noappend", "-quiet", "-no-progress")
     script(slurm.folder, request.param)
     return slurm
 
 
-both = pytest.mark.parametrize("ready", ["tar", "mount"], indirect=True)
+WAYS = ["tar", "mount"] if os.access("/dev/fuse", os.R_OK | os.W_OK) else ["tar"]  # some containers have no such device
+both = pytest.mark.parametrize("ready", WAYS, indirect=True)
 
 
 def left(slurm):
